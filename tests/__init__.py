@@ -1,0 +1,1 @@
+"""Tests; `make test` runs those that take minutes, `make test-all` all of them."""
