@@ -1,0 +1,1 @@
+"""Command line, demo, and what a publisher needs; may import everything else."""

@@ -1,0 +1,66 @@
+"""The command line `vit-neuron`. Exit status: 0 all is well, 1 a result is not as it must be, 2 wrong use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Optional
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from . import extras
+from .errors import UserError
+
+OPERATIONS = ("attention", "mlp", "norm")
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
+
+
+@app.callback()
+def main() -> None:
+    """NKI kernels for vision transformers on AWS Trainium, and a simulator that runs them on any CPU."""
+
+
+@app.command()
+def demo(
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="What the model computes in.")] = "bfloat16",
+    image: Annotated[Optional[Path], typer.Option(help="A photo of your own, PNG or JPEG.", dir_okay=False)] = None,  # noqa: UP045  # typer reads it at run time
+    swap: Annotated[
+        bool, typer.Option("--swap/--no-swap", help="Swap our kernels in, or leave the model alone.")
+    ] = True,
+    layers: Annotated[str, typer.Option(help="Operations to swap, separated by commas.")] = ",".join(OPERATIONS),
+    out: Annotated[Path, typer.Option(help="Folder for the picture.", file_okay=False)] = Path("demo_out"),
+) -> None:
+    """Run a trained DINOv2 with the kernels swapped in on a simulated Neuron device, and check what it gives."""
+    operations = _operations(layers)
+    console = Console()
+    try:
+        extras.require("demo")
+        from . import demo as flow
+
+        _make_folder(out)
+        good = flow.run(flow.Options(dtype, image, swap, operations, out), console)
+    except UserError as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        raise typer.Exit(2) from None
+    raise typer.Exit(0 if good else 1)
+
+
+def _operations(text: str) -> tuple[str, ...]:
+    """The operation names in a comma-separated list, each once."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    unknown = [name for name in names if name not in OPERATIONS]
+    if unknown:
+        given = ", ".join(map(repr, unknown))
+        raise typer.BadParameter(
+            f"{given} is none of {', '.join(OPERATIONS)}; separate them by commas", param_hint="--layers"
+        )
+    return names
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the folder {path} cannot be made ({error.strerror}); give another one with --out") from error

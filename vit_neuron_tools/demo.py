@@ -1,0 +1,111 @@
+"""The demo: a trained DINOv2, our kernels swapped in at load time, on a simulated Neuron device, on a real photo."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from PIL.Image import Image
+from rich.console import Console
+from transformers import Dinov2Model
+
+import nki_sim
+from nki_sim import torch_device
+from vit_neuron import registry
+
+from . import picture
+from .agreement import Agreement, compare, missed
+from .models import dinov2_saliency as saliency
+from .models.predictions import Prediction, predict, predict_with_onnxruntime
+from .photos import ASTRONAUT, as_pixels, open_photo
+from .steps import Steps
+from .tables import agreement_table, launches_table
+
+TORCH = "untouched model, torch float32 on CPU"
+REFERENCES = "torch references of the kernels, same dtype"
+ONNX = "onnxruntime, the shipped file"
+
+
+@dataclass(frozen=True)
+class Options:
+    dtype: str
+    image: Path | None
+    swap: bool
+    operations: tuple[str, ...]
+    out: Path
+
+
+def run(options: Options, console: Console) -> bool:
+    """Print what happened and write the picture.
+
+    True when every limit is kept and every swapped layer's kernel ran. UserError for bad input.
+    """
+    # First of all: Transformers asks once whether there is a neuron device, and remembers the answer.
+    torch_device.install()
+
+    with Steps(console) as steps:
+        with steps.step("Read the photo and the trained weights"):
+            photo = open_photo(options.image or ASTRONAUT.locate(), saliency.IMAGE_SIZE)
+            pixels = as_pixels(photo)
+            file = saliency.WEIGHTS.locate()
+            weights = saliency.read_weights(file)
+        with steps.step("Load the model twice: as it is, and with the kernels swapped in"):
+            head = saliency.load_head(weights)
+            original, model = _load(weights, options)
+        with steps.step("Run it untouched in torch and in onnxruntime"):
+            want = {TORCH: predict(original, head, pixels), ONNX: predict_with_onnxruntime(file, pixels)}
+        with (
+            steps.step("Run the NKI kernels on the simulated device", total=saliency.LAYERS) as after_layer,
+            nki_sim.count_launches() as launched,
+        ):
+            got = predict(model.to("neuron"), head.to("neuron"), pixels, after_layer)
+        with steps.step("Run the torch references of the kernels"):
+            want[REFERENCES] = predict(model.to("cpu"), head.to("cpu"), pixels)
+
+    expected = _show_swap(model, options, console)
+    console.print(launches_table(expected, launched))
+    results = {name: compare(got, want[name]) for name in (TORCH, REFERENCES, ONNX)}
+    console.print(agreement_table(results, options.dtype))
+    console.print(f"Picture: {_draw(options, photo, want[ONNX], got, results[ONNX])}")
+    every_operation_swapped = not options.swap or len(expected) == len(options.operations)
+    within_limits = not any(missed(agreement, options.dtype) for agreement in results.values())
+    return launched == expected and every_operation_swapped and within_limits
+
+
+def _load(weights: dict[str, torch.Tensor], options: Options) -> tuple[Dinov2Model, Dinov2Model]:
+    """The untouched model in float32, and the one under test."""
+    swapping = registry.loading(only=options.operations) if options.swap else nullcontext()
+    with TemporaryDirectory() as folder:
+        saliency.write_checkpoint(weights, Path(folder))
+        original = saliency.load_backbone(Path(folder), torch.float32)
+        with swapping:
+            return original, saliency.load_backbone(Path(folder), getattr(torch, options.dtype))
+
+
+def _show_swap(model: Dinov2Model, options: Options, console: Console) -> Counter[str]:
+    """Print the swap report; return how many layers got which kernel."""
+    if not options.swap:
+        console.print("No layer was replaced: --no-swap.")
+        return Counter()
+    report = registry.report_of(model)
+    console.print(report)
+    return Counter(row.kernel for row in report.swapped)
+
+
+def _draw(options: Options, photo: Image, want: Prediction, got: Prediction, agreement: Agreement) -> Path:
+    path = options.out / "demo.png"
+    how = "NKI kernels on nki_sim" if options.swap else "no kernel swapped in"
+    picture.draw(
+        path,
+        photo,
+        want.heat_map[0, 0],
+        got.heat_map[0, 0],
+        title="A trained DINOv2-small sees what matters",
+        subtitle=f"{how}, {options.dtype}. Mean difference of the heat maps {agreement.heat_map_gap:.1e}; "
+        f"cosine of the hidden states at least {agreement.layer_cosine:.5f}.",
+    )
+    return path
