@@ -13,6 +13,7 @@ from . import extras
 from .errors import UserError
 
 OPERATIONS = ("attention", "mlp", "norm")
+ALL = ",".join(OPERATIONS)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 
@@ -29,27 +30,31 @@ def demo(
     swap: Annotated[
         bool, typer.Option("--swap/--no-swap", help="Swap our kernels in, or leave the model alone.")
     ] = True,
-    layers: Annotated[str, typer.Option(help="Operations to swap, separated by commas.")] = ",".join(OPERATIONS),
+    layers: Annotated[Optional[str], typer.Option(help=f"What to swap: {ALL}, or some of them.")] = None,  # noqa: UP045
     out: Annotated[Path, typer.Option(help="Folder for the picture.", file_okay=False)] = Path("demo_out"),
 ) -> None:
     """Run a trained DINOv2 with the kernels swapped in on a simulated Neuron device, and check what it gives."""
-    operations = _operations(layers)
+    operations = _operations(layers, swap)
     console = Console()
     try:
         extras.require("demo")
         from . import demo as flow
 
         _make_folder(out)
-        good = flow.run(flow.Options(dtype, image, swap, operations, out), console)
+        good = flow.run(flow.Options(dtype, image, operations, out), console)
     except UserError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         raise typer.Exit(2) from None
     raise typer.Exit(0 if good else 1)
 
 
-def _operations(text: str) -> tuple[str, ...]:
-    """The operation names in a comma-separated list, each once."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+def _operations(layers: str | None, swap: bool) -> tuple[str, ...]:
+    """The operation names in a comma-separated list, each once; none with --no-swap."""
+    if not swap and layers is not None:
+        raise typer.BadParameter("nothing is swapped with --no-swap; leave one of the two out", param_hint="--layers")
+    if not swap:
+        return ()
+    names = tuple(dict.fromkeys(name.strip() for name in (ALL if layers is None else layers).split(",")))
     unknown = [name for name in names if name not in OPERATIONS]
     if unknown:
         given = ", ".join(map(repr, unknown))
