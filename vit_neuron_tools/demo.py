@@ -19,6 +19,7 @@ from vit_neuron import registry
 
 from . import picture
 from .agreement import Agreement, compare, missed
+from .errors import UserError
 from .models import dinov2_saliency as saliency
 from .models.predictions import Prediction, predict, predict_with_onnxruntime
 from .photos import ASTRONAUT, as_pixels, open_photo
@@ -43,9 +44,7 @@ def run(options: Options, console: Console) -> bool:
 
     True when every limit is kept and every swapped layer's kernel ran. UserError for bad input.
     """
-    # First of all: Transformers asks once whether there is a neuron device, and remembers the answer.
-    torch_device.install()
-
+    _install_device()
     with Steps(console) as steps:
         with steps.step("Read the photo and the trained weights"):
             photo = open_photo(options.image or ASTRONAUT.locate(), saliency.IMAGE_SIZE)
@@ -73,6 +72,14 @@ def run(options: Options, console: Console) -> bool:
     every_operation_swapped = len(expected) == len(options.operations)
     within_limits = not any(missed(agreement, options.dtype) for agreement in results.values())
     return launched == expected and every_operation_swapped and within_limits
+
+
+def _install_device() -> None:
+    """First of all: Transformers asks once whether there is a neuron device, and remembers the answer."""
+    try:
+        torch_device.install()
+    except RuntimeError as reason:  # a real device, or a process that has another
+        raise UserError(f"the demo needs the simulated neuron device: {reason}") from reason
 
 
 def _load(weights: dict[str, torch.Tensor], options: Options) -> tuple[Dinov2Model, Dinov2Model]:
