@@ -1,0 +1,64 @@
+"""What the simulator says when the hardware, or the version of NKI, would refuse."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+PACKAGE = str(Path(__file__).parent)
+
+
+class NkiValidationError(Exception):
+    """A hardware rule is broken (the name that `nki.isa` exports)."""
+
+
+class IllegalInstruction(NkiValidationError, AssertionError, ValueError):
+    """The device would refuse this.
+
+    It says what was given, what is allowed (on which generation), what to do, and names the kernel's source line. AWS's own
+    simulator shows assertion errors in the same places, so it can be caught as AssertionError too.
+    """
+
+
+class OutOfMemory(IllegalInstruction):
+    """More SBUF, PSUM or HBM than there is."""
+
+
+class OutOfBounds(IllegalInstruction, IndexError):
+    """An index or an access pattern that leaves its tensor."""
+
+
+class UnsupportedVersion(NkiValidationError, AttributeError):
+    """A name or construct that the chosen NKI version does not have."""
+
+
+_internal: dict[CodeType, bool] = {}
+
+
+def source_site() -> tuple[str, int]:
+    """File and line of the innermost frame outside the simulator: the kernel line that is being executed."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code)
+        if internal is None:
+            internal = _internal[code] = code.co_filename.startswith(PACKAGE) or code.co_filename.startswith("<string")
+        if not internal:
+            return code.co_filename, frame.f_lineno
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return "<unknown>", 0
+
+
+def where(site: tuple[str, int] | None = None) -> str:
+    """A source line in the short form of error texts, e.g. ``layer_norm.py:31``."""
+    file, line = site or source_site()
+    return f"{Path(file).name}:{line}"
+
+
+def refusal(subject: str, given: str, allowed: str, remedy: str = "", site: tuple[str, int] | None = None) -> str:
+    """The one form of every refusal: subject, what was given, what is allowed, what to do, where."""
+    text = f"{subject}: got {given}; allowed: {allowed}"
+    return f"{text}; {remedy}  ({where(site)})" if remedy else f"{text}  ({where(site)})"

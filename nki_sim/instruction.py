@@ -1,0 +1,532 @@
+"""How an instruction is declared, checked, issued and recorded: written once here for all of them.
+
+A declaration is the data sheet of one instruction::
+
+    @instruction(
+        engine=VECTOR,
+        operands={"dst": writes("P 6"), "data": reads("P F")},
+        limits={"F": at_most(512, "split the row and combine the parts with bn_aggr")},
+        cycles=lambda r: max(64, r.sizes["F"]),
+        basis="documented: isa reference, estimated instruction cost",
+    )
+    def bn_stats(dst, data, name=None): ...
+
+The function takes NKI's own parameters. Operands that it reads arrive as NumPy arrays [P, F]: in float32, the arithmetic
+of the engines, or as the stored bits where the table says so. It returns what it writes, in the order of the table;
+storing converts to the destination's format. Its letters are sizes: equal letters must be equal, numbers must match.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from .errors import IllegalInstruction, UnsupportedVersion, refusal, source_site
+from .machine import Core, current_core
+from .memory import Space
+from .settings import settings
+from .tensor import NkiTensor, merge
+from .trace import Record
+
+SBUF, PSUM, HBM = Space.SBUF, Space.PSUM, Space.HBM
+ON_CHIP = SBUF | PSUM
+
+TENSOR, VECTOR, SCALAR, GPSIMD, DMA, SYNC = "tensor", "vector", "scalar", "gpsimd", "dma", "sync"
+
+
+class Form(enum.Enum):
+    """How an operand reaches the body of its instruction."""
+
+    FLOAT32 = enum.auto()  # [P, F] float32
+    BITS = enum.auto()  # [P, F] as stored
+    SHAPED = enum.auto()  # float32 in the operand's own shape
+    SHAPED_BITS = enum.auto()  # as stored, in the operand's own shape
+    VIEW = enum.auto()  # the NkiTensor itself
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor operand: its size in letters, where it may lie, its formats, how it is touched."""
+
+    size: str
+    space: Space
+    dtypes: frozenset[str] | None
+    form: Form
+    is_read: bool
+    is_written: bool
+    number: bool = False  # a Python number is as good as a tile
+    optional: bool = False  # may be None
+    indirect: bool = False  # may have run-time vector offsets
+
+    @functools.cached_property
+    def letters(self) -> list[str]:
+        return self.size.split()
+
+
+def _allowed(names: Sequence[str] | frozenset[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
+
+
+def reads(
+    size: str,
+    space: Space = ON_CHIP,
+    dtypes: Sequence[str] | frozenset[str] | None = None,
+    form: Form = Form.FLOAT32,
+    optional: bool = False,
+    indirect: bool = False,
+) -> Operand:
+    """A tile that is read."""
+    return Operand(size, space, _allowed(dtypes), form, True, False, optional=optional, indirect=indirect)
+
+
+def writes(
+    size: str,
+    space: Space = ON_CHIP,
+    dtypes: Sequence[str] | frozenset[str] | None = None,
+    optional: bool = False,
+    form: Form = Form.BITS,
+    indirect: bool = False,
+) -> Operand:
+    """A tile that is overwritten; its old contents do not reach the body."""
+    return Operand(size, space, _allowed(dtypes), form, False, True, optional=optional, indirect=indirect)
+
+
+def updates(
+    size: str,
+    space: Space = ON_CHIP,
+    dtypes: Sequence[str] | frozenset[str] | None = None,
+    form: Form = Form.BITS,
+    indirect: bool = False,
+) -> Operand:
+    """A tile whose old contents matter for what is written: they reach the body as stored."""
+    return Operand(size, space, _allowed(dtypes), form, True, True, indirect=indirect)
+
+
+def scalar(size: str = "P 1", dtypes: Sequence[str] | frozenset[str] | None = None, optional: bool = False, space: Space = ON_CHIP) -> Operand:
+    """A Python number, or a tile with one element per partition."""
+    return Operand(size, space, _allowed(dtypes), Form.FLOAT32, True, False, number=True, optional=optional)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Bounds of one size; a string names a field of the generation."""
+
+    most: int | str | None = None
+    least: int = 1
+    multiple_of: int = 1
+    remedy: str = ""
+
+    def broken(self, size: int, call: Call) -> str | None:
+        most = getattr(call.target, self.most) if isinstance(self.most, str) else self.most
+        if self.least <= size and (most is None or size <= most) and size % self.multiple_of == 0:
+            return None
+        parts = [f"at least {self.least}"] if self.least > 1 else []
+        parts += [f"at most {most}"] if most is not None else []
+        parts += [f"a multiple of {self.multiple_of}"] if self.multiple_of > 1 else []
+        return ", ".join(parts)
+
+
+def at_most(most: int | str, remedy: str = "") -> Limit:
+    return Limit(most=most, remedy=remedy)
+
+
+def between(least: int, most: int | str, remedy: str = "") -> Limit:
+    return Limit(most=most, least=least, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The engines an instruction can run on; the first is the one taken for `engine.unknown`."""
+
+    engines: tuple[str, ...]
+
+
+def one_of(*engines: str) -> OneOf:
+    return OneOf(engines)
+
+
+@dataclass
+class Call:
+    """One call while it is being checked."""
+
+    instruction: Instruction
+    core: Core
+    arguments: dict[str, Any]
+    sizes: dict[str, int]
+    engine: str = ""
+
+    @property
+    def target(self) -> Any:
+        return self.core.target
+
+    def tensor(self, name: str) -> NkiTensor | None:
+        """The operand called `name` if it is a tensor."""
+        value = self.arguments[name]
+        return value if isinstance(value, NkiTensor) else None
+
+    def tensors(self) -> dict[str, NkiTensor]:
+        return {n: v for n in self.instruction.operands if isinstance(v := self.arguments[n], NkiTensor)}
+
+    def refuse(self, given: str, allowed: str, remedy: str = "") -> IllegalInstruction:
+        subject = self.instruction.name
+        return IllegalInstruction(refusal(subject, given, f"on {self.target.name} {allowed}", remedy))
+
+
+Rule = Callable[[Call], None]
+
+
+@dataclass
+class Plan:
+    """What checking one combination of operands found out."""
+
+    engine: str
+    sizes: dict[str, int]
+
+
+class NkiInstruction:
+    """The handle that every instruction returns."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Makes this instruction run after every producer, beyond what its operands ask for. Returns self."""
+        if isinstance(self.handle, Record):
+            self.handle.values.setdefault("after", []).extend(p.handle for p in producers)
+        return self
+
+
+class Instruction:
+    """One entry of the instruction set. Calling it checks, records and executes it on the current core."""
+
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        engine: str | OneOf | Callable[[Call], str],
+        operands: dict[str, Operand],
+        limits: dict[str, Limit],
+        rules: Sequence[Rule],
+        cycles: Callable[[Record], float] | None,
+        basis: str,
+        since: int,
+        nki: str,
+    ) -> None:
+        functools.update_wrapper(self, body)
+        self.name, self.body = body.__name__, body
+        self.engine, self.operands, self.limits, self.rules = engine, operands, limits, tuple(rules)
+        self.cycles, self.basis, self.since, self.nki = cycles, basis, since, nki
+        self.signature = inspect.signature(body)
+        self.parameters = tuple(self.signature.parameters)
+        self.defaults = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
+        self.enums = {n: type(d) for n, d in self.defaults.items() if isinstance(d, enum.Enum)}
+        self.plain = tuple(n for n in self.parameters if n not in operands and n != "name")
+        self.results = tuple(n for n, o in operands.items() if o.is_written)
+        unknown = set(operands) - set(self.parameters)
+        if unknown:
+            raise TypeError(f"{self.name}: operands {sorted(unknown)} are no parameters")
+        if basis.split(":")[0] not in ("documented", "measured", "assumed"):
+            raise TypeError(f"{self.name}: basis must start with documented, measured or assumed")
+
+    def __repr__(self) -> str:
+        return f"nki.isa.{self.name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NkiInstruction:
+        core = current_core()
+        arguments = self._bind(args, kwargs)
+        for name, kind in self.enums.items():
+            if type(arguments[name]) is not kind:
+                arguments[name] = _member(self.name, name, kind, arguments[name])
+        arguments = self._with_static_views(arguments, core)
+        plan = self._plan(core, arguments)
+        record = self._record(core, arguments, plan)
+        if core.launch.execute:
+            self._execute(arguments)
+        return NkiInstruction(record)
+
+    # -- arguments ---------------------------------------------------------------------------------------------
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        arguments = {**self.defaults, **dict(zip(self.parameters, args, strict=False)), **kwargs}
+        if len(args) > len(self.parameters) or len(arguments) != len(self.parameters) or not self._overlap_free(args, kwargs):
+            try:
+                self.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                given = f"{error}; allowed: {self.name}{self.signature}"
+                raise TypeError(f"{self.name}: {given}") from None
+        return arguments
+
+    def _overlap_free(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return not any(name in kwargs for name in self.parameters[: len(args)])
+
+    def _with_static_views(self, arguments: dict[str, Any], core: Core) -> dict[str, Any]:
+        """Replaces views with a scalar run-time offset by where they point now."""
+        for name, operand in self.operands.items():
+            value = arguments[name]
+            if isinstance(value, NkiTensor) and value.indirection is not None and not operand.indirect:
+                if value.indirection.kind == "vector":
+                    raise IllegalInstruction(
+                        refusal(self.name, f"{name} with a vector_offset", "vector offsets in DMA instructions", "gather with dma_copy")
+                    )
+                arguments[name] = _Moved.of(value, core)
+        return arguments
+
+    # -- checking ----------------------------------------------------------------------------------------------
+
+    def _plan(self, core: Core, arguments: dict[str, Any]) -> Plan:
+        plans = core.launch.plans
+        try:
+            key = (self, *[self._key(n, arguments[n]) for n in self.operands], *[_hashable(arguments[n]) for n in self.plain])
+            plan: Plan | None = plans.get(key)
+        except TypeError:
+            return self._check(core, arguments)
+        if plan is None:
+            plan = plans[key] = self._check(core, arguments)
+        return plan
+
+    def _key(self, name: str, value: Any) -> Any:
+        if isinstance(value, NkiTensor):
+            if value.buffer.on_chip:
+                return value.shape, value.strides, value.dtype, value.buffer, value.offset, value.storage.allocation.address
+            return value.shape, value.dtype, value.buffer, value.indirection is None
+        return type(value)
+
+    def _check(self, core: Core, arguments: dict[str, Any]) -> Plan:
+        call = Call(self, core, arguments, {})
+        self._check_generation(call)
+        for name, operand in self.operands.items():
+            self._check_operand(call, name, operand)
+        for letter, limit in self.limits.items():
+            if letter in call.sizes and (allowed := limit.broken(call.sizes[letter], call)):
+                raise call.refuse(f"{self._describe(call)} with {letter} = {call.sizes[letter]}", f"{letter} {allowed}", limit.remedy)
+        call.engine = self._choose_engine(call)
+        if call.engine == GPSIMD and any(t.buffer.space is PSUM for t in call.tensors().values()):
+            raise call.refuse("an operand in PSUM on GpSimd", "SBUF operands: GpSimd has no access to PSUM", "copy it to SBUF first")
+        for rule in self.rules:
+            rule(call)
+        return Plan(call.engine, call.sizes)
+
+    def _check_generation(self, call: Call) -> None:
+        if not settings.at_least(self.nki):
+            raise UnsupportedVersion(f"nki.isa.{self.name}: got NKI {settings.nki_version}; allowed: NKI {self.nki} and later")
+        if call.target.number < self.since:
+            raise call.refuse(f"target {call.target.name} (gen{call.target.number})", f"nothing of this kind: it needs gen{self.since} or later")
+
+    def _check_operand(self, call: Call, name: str, operand: Operand) -> None:
+        value = call.arguments[name]
+        if value is None:
+            if not operand.optional:
+                raise TypeError(refusal(self.name, f"{name}=None", "a tensor" + (" or a number" if operand.number else "")))
+            return
+        if not isinstance(value, NkiTensor):
+            if operand.number and isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+                return
+            kind = "a tensor or a number" if operand.number else "an NkiTensor"
+            raise TypeError(refusal(self.name, f"{name} of type {type(value).__name__}", kind, "load arrays with dma_copy"))
+        if not value.buffer.space & operand.space:
+            raise call.refuse(f"{name} in {value.buffer.name}", f"{_names(operand.space)}", _space_remedy(value, operand))
+        if operand.dtypes is not None and value.dtype not in operand.dtypes:
+            raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(operand.dtypes))}")
+        if value.ndim > 5:
+            raise call.refuse(f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims")
+        if value.on_chip:
+            self._check_partitions(call, name, value)
+        self._unify(call, name, operand, value)
+
+    def _check_partitions(self, call: Call, name: str, value: NkiTensor) -> None:
+        count, first = value.partitions, value.first_partition
+        if count > call.target.partitions:
+            raise call.refuse(f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim")
+        if DMA in (self.engine if isinstance(self.engine, str) else ""):
+            return
+        legal = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
+        if first not in legal or first + count > call.target.partitions:
+            raise call.refuse(
+                f"{name} of {count} partitions starting at partition {first}",
+                f"start partitions {', '.join(map(str, legal))} for {count} partitions",
+                "move it with a DMA",
+            )
+
+    def _unify(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
+        letters = operand.letters
+        if letters == ["*"]:
+            return
+        actual = [value.size] if len(letters) == 1 else [value.partitions, value.free_size]
+        for letter, size in zip(letters, actual, strict=True):
+            if letter == "*":
+                continue
+            want = int(letter) if letter.isdigit() else call.sizes.setdefault(letter, size)
+            if want != size:
+                what = {1: "elements"}.get(len(letters)) or ("partitions" if size is actual[0] and letter is letters[0] else "elements per partition")
+                raise call.refuse(f"{self._describe(call)}", f"{want} {what} in {name}", f"{name} has {size}")
+
+    def _describe(self, call: Call) -> str:
+        return ", ".join(f"{n} of shape {t.shape} {t.dtype}" for n, t in call.tensors().items())
+
+    def _choose_engine(self, call: Call) -> str:
+        if isinstance(self.engine, str):
+            return self.engine
+        if not isinstance(self.engine, OneOf):
+            return self.engine(call)
+        asked = call.arguments["engine"].name
+        if asked == "unknown":
+            return self.engine.engines[0]
+        if asked not in self.engine.engines:
+            raise call.refuse(f"engine.{asked}", f"engine {', '.join(self.engine.engines)}")
+        return str(asked)
+
+    # -- issuing -----------------------------------------------------------------------------------------------
+
+    def _record(self, core: Core, arguments: dict[str, Any], plan: Plan) -> Record:
+        reads: dict[str, Any] = {}
+        writes: dict[str, Any] = {}
+        now = len(core.trace.records)
+        for name, operand in self.operands.items():
+            value = arguments[name]
+            if type(value) is NkiTensor or isinstance(value, NkiTensor):
+                access = value.access()
+                access.allocation.last_use = now
+                if operand.is_read:
+                    reads[name] = access
+                if operand.is_written:
+                    writes[name] = access
+                source = value.indirection.index if value.indirection is not None else getattr(value, "index", None)
+                if isinstance(source, NkiTensor):
+                    reads[f"{name} index"] = source.access()
+                    source.storage.allocation.last_use = now
+        record = Record(self, plan.engine, reads, writes, plan.sizes, {n: arguments[n] for n in self.plain}, source_site())
+        core.trace.records.append(record)
+        return record
+
+    def _execute(self, arguments: dict[str, Any]) -> None:
+        values = dict(arguments)
+        for name, operand in self.operands.items():
+            value = arguments[name]
+            if isinstance(value, NkiTensor):
+                values[name] = _operand_value(value, operand)
+            elif operand.number and value is not None:
+                values[name] = np.float32(value)
+        result = self.body(**values)
+        if result is NotImplemented:
+            return
+        if len(self.results) == 1:
+            result = (result,)
+        for name, contents in zip(self.results, result, strict=True):
+            if contents is not None and arguments[name] is not None:
+                store(arguments[name], contents)
+
+
+class _Moved(NkiTensor):
+    """A view after its run-time offset was applied; keeps the index for the record."""
+
+    __slots__ = ("index",)
+
+    @classmethod
+    def of(cls, view: NkiTensor, core: Core) -> NkiTensor:
+        assert view.indirection is not None
+        index = view.indirection.index
+        source = view.resolved() if core.launch.execute else view.at(0)
+        moved = cls(source.shape, source.dtype, source.storage, source.buffer, source.name, source.strides, source.offset)
+        moved.index = index
+        return moved
+
+
+def instruction(
+    *,
+    engine: str | OneOf | Callable[[Call], str],
+    operands: dict[str, Operand],
+    basis: str,
+    cycles: Callable[[Record], float] | None = None,
+    limits: dict[str, Limit] | None = None,
+    rules: Sequence[Rule] = (),
+    since: int = 2,
+    nki: str = "0.6",
+) -> Callable[[Callable[..., Any]], Instruction]:
+    """Declares the decorated function as an instruction (see the top of this file).
+
+    cycles: cost in cycles of the issuing engine, from the record; None for what the DMA engines carry, which costs by bytes.
+    basis: where the cost comes from: "documented: ...", "measured: ..." or "assumed: ...".
+    since: first generation (2, 3, 4) that has it. nki: first version of NKI that has it.
+    """
+
+    def declare(body: Callable[..., Any]) -> Instruction:
+        return Instruction(body, engine, operands, limits or {}, rules, cycles, basis, since, nki)
+
+    return declare
+
+
+def store(view: NkiTensor, contents: Any) -> None:
+    """Writes `contents` into `view`: bits when the formats agree, one conversion otherwise."""
+    view.storage.prepare_write()
+    target = view.array
+    contents = np.asarray(contents)
+    if contents.shape != target.shape:
+        contents = contents.reshape(target.shape) if contents.size == target.size else np.broadcast_to(contents, target.shape)
+    target[...] = dtypes.convert(contents, target.dtype)
+
+
+def flat(view: NkiTensor) -> np.ndarray[Any, Any]:
+    """The view as [P, F], without a copy where its layout allows."""
+    if len(view.shape) == 2:
+        return view.array
+    merged = merge(view.shape[1:], view.strides[1:])
+    if merged is None:
+        return view.array.reshape(view.shape[0], -1)
+    two = NkiTensor((view.shape[0], merged[0]), view.dtype, view.storage, view.buffer, "", (view.strides[0], merged[1]), view.offset)
+    return two.array
+
+
+def _operand_value(view: NkiTensor, operand: Operand) -> Any:
+    form = operand.form
+    if form is Form.VIEW:
+        return view
+    if operand.is_written and not operand.is_read:
+        return None
+    if form is Form.FLOAT32:
+        return dtypes.to_float32(flat(view))
+    if form is Form.BITS:
+        return flat(view)
+    return dtypes.to_float32(view.array) if form is Form.SHAPED else view.array
+
+
+def _hashable(value: Any) -> Any:
+    """Arguments that are no tensors, as part of a cache key. 1, 1.0 and True are different arguments."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_hashable(v) for v in value)
+    return type(value), value
+
+
+def _member(instruction: str, name: str, kind: type[enum.Enum], value: Any) -> enum.Enum:
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        for member in kind:
+            if member.value == value:
+                warnings.warn(f"{instruction}: {name}={value!r} should be {kind.__name__}.{member.name}", DeprecationWarning, stacklevel=3)
+                return member
+    raise TypeError(refusal(instruction, f"{name}={value!r}", f"a member of nisa.{kind.__name__}: {', '.join(m.name for m in kind)}"))
+
+
+def _names(space: Space) -> str:
+    return " or ".join(str(s.name) for s in Space if s in space)
+
+
+def _space_remedy(value: NkiTensor, operand: Operand) -> str:
+    if value.buffer.space is HBM:
+        return "bring it on chip with dma_copy first"
+    if value.buffer.space is PSUM:
+        return "copy PSUM to SBUF with tensor_copy or activation first"
+    return "allocate it in " + _names(operand.space)
+
+
+def letters_product(record: Record, letters: str) -> int:
+    """Product of some sizes of a record."""
+    return math.prod(record.sizes[letter] for letter in letters.split())

@@ -1,0 +1,286 @@
+"""jit, Kernel and simulate: from a Python function to a launch on the simulated machine, and back."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, frameworks
+from .errors import IllegalInstruction, refusal
+from .generations import Generation, generation
+from .machine import Core, Launch, enter, running
+from .memory import Allocation, MemoryRegion, Storage, check_fits
+from .settings import settings
+from .tensor import NkiTensor
+from .turns import Turns
+
+Observer = Callable[[Launch], None]
+_observers: list[Observer] = []
+
+
+@contextmanager
+def observe(observer: Observer) -> Iterator[None]:
+    """Calls `observer` with every launch that ends well inside the block."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+@contextmanager
+def count_launches() -> Iterator[Counter[str]]:
+    """Counts launches by kernel name, one per launch whatever its cores::
+
+    with nki_sim.count_launches() as counts:
+        model(x)
+    print(counts["attention"])
+    """
+    counts: Counter[str] = Counter()
+    with observe(lambda launch: counts.update([launch.name])):
+        yield counts
+
+
+class Kernel:
+    """A function for the NeuronCore. ``kernel[cores](...)`` runs it on one or two cores.
+
+    Arrays may be NumPy, torch (CPU or the simulated neuron device) or JAX; results come back in the same kind. Inside
+    another kernel a call is inlined.
+    """
+
+    def __init__(self, func: Callable[..., Any], cores: int | None = None) -> None:
+        self.func, self.cores = func, cores
+        self.name = getattr(func, "__name__", "kernel")
+        self.__name__, self.__doc__ = self.name, func.__doc__
+        self.__module__, self.__wrapped__ = func.__module__, func
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.func)
+
+    def __repr__(self) -> str:
+        return f"<nki kernel {self.name}{'' if self.cores is None else f'[{self.cores}]'}>"
+
+    def __getitem__(self, cores: Any) -> Kernel:
+        cores = cores[0] if isinstance(cores, tuple) and len(cores) == 1 else cores
+        if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)):
+            raise TypeError(refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]"))
+        return Kernel(self.func, int(cores))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running() is not None:
+            return self.func(*args, **kwargs)
+        bound = inspect.signature(self.func).bind(*args, **kwargs)
+        bound.apply_defaults()
+        device = frameworks.device_bridge([*bound.arguments.values()])
+        if device is not None:
+            return device.call(self, dict(bound.arguments), self.cores)
+        return self.run(dict(bound.arguments), self.cores)
+
+    def run(self, arguments: dict[str, Any], cores: int | None = None) -> Any:
+        """Runs with a dict of bound arguments; returns an array, or a tuple or list of them as the kernel does."""
+        return launch(self, arguments, cores if cores is not None else self.cores)[1]
+
+
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorator: bare or with keywords; keywords that only concern the real compiler are accepted and have no effect."""
+    if fn is None:
+        return lambda function: Kernel(function)
+    return fn if isinstance(fn, Kernel) else Kernel(fn)
+
+
+def simulate(kernel: Kernel | Callable[..., Any]) -> Kernel:
+    """The kernel itself, since here every call simulates; a plain function is wrapped."""
+    return kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+
+def logical_cores() -> int | None:
+    """NEURON_LOGICAL_NC_CONFIG as a number, None when it is not set. Raises ValueError for anything but 1 and 2."""
+    text = os.environ.get("NEURON_LOGICAL_NC_CONFIG")
+    if not text:
+        return None
+    if text not in ("1", "2"):
+        raise ValueError(f"NEURON_LOGICAL_NC_CONFIG: got {text!r}; allowed: 1 or 2")
+    return int(text)
+
+
+def launch(
+    kernel: Kernel,
+    arguments: dict[str, Any],
+    cores: int | None = None,
+    target: Generation | None = None,
+    execute: bool = True,
+) -> tuple[Launch, Any]:
+    """One launch: the machine after it, and the results.
+
+    target: the generation, by default the one of the environment. execute=False leaves out the arithmetic (results are
+    then meaningless). Raises IllegalInstruction for what the hardware refuses.
+    """
+    target = target or generation()
+    configured = logical_cores()
+    bracket = cores is not None
+    if bracket and configured is not None and cores != configured and configured <= target.max_cores:
+        raise IllegalInstruction(
+            refusal(
+                kernel.name,
+                f"[{cores}] with NEURON_LOGICAL_NC_CONFIG={configured}",
+                "the same number of cores in both (NCC_EVRF066)",
+                f"launch {kernel.name}[{configured}] or unset the variable",
+            )
+        )
+    count = cores if cores is not None else min(configured or 1, target.max_cores)
+    if not 1 <= count <= target.max_cores:
+        raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
+    machine = Launch(kernel.name, target, count, bracket, execute)
+    inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
+    converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
+    with np.errstate(all="ignore"):
+        returned = _run_cores(kernel, machine, inputs, converted)
+    for core in machine.cores:
+        core.sbuf.check()
+        core.psum.check()
+    result = _returned(kernel, returned, inputs)
+    inputs.write_back()
+    for observer in _observers:
+        observer(machine)
+    return machine, frameworks.from_arrays(result, inputs.framework)
+
+
+def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[str, Any]) -> Any:
+    """Runs the function on every core; the return value of core 0."""
+    if len(machine.cores) == 1:
+        return _run_core(kernel, machine.cores[0], arguments)
+    turns = machine.turns = Turns(len(machine.cores))
+    results: dict[int, Any] = {}
+    failures: list[BaseException] = []
+
+    def work(core: Core) -> None:
+        failed = True
+        try:
+            turns.start(core.index)
+            with np.errstate(all="ignore"):
+                results[core.index] = _run_core(kernel, core, {n: inputs.again(v) for n, v in arguments.items()})
+            failed = False
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            turns.finish(core.index, failed)
+
+    threads = [threading.Thread(target=work, args=(core,), name=f"{kernel.name} core {core.index}") for core in machine.cores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+def _run_core(kernel: Kernel, core: Core, arguments: dict[str, Any]) -> Any:
+    before = running()
+    enter(core)
+    try:
+        positional, named = _split(kernel.func, arguments)
+        return kernel.func(*positional, **named)
+    finally:
+        enter(before)
+
+
+def _split(func: Callable[..., Any], arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Bound arguments as a call: *args and **kwargs of the kernel's signature spread out."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, parameter in inspect.signature(func).parameters.items():
+        if name not in arguments:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional.extend(arguments[name])
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named.update(arguments[name])
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            named[name] = arguments[name]
+        else:
+            positional.append(arguments[name])
+    return positional, named
+
+
+class Inputs:
+    """The arguments of a launch as tensors in HBM; the same array twice is one tensor."""
+
+    def __init__(self, region: MemoryRegion, machine: Launch) -> None:
+        self.region, self.machine, self.framework = region, machine, "numpy"
+        self._seen: dict[int, tuple[Any, NkiTensor]] = {}
+        self._copies: list[tuple[np.ndarray[Any, Any], NkiTensor]] = []
+
+    @property
+    def storages(self) -> set[int]:
+        return {id(tensor.storage) for _, tensor in self._seen.values()}
+
+    def convert(self, name: str, value: Any) -> Any:
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.dtype):
+            return dtypes.canonical(value)
+        if isinstance(value, list) and not settings.at_least("0.7"):
+            raise TypeError(refusal(name, "a list", "a tuple (lists are refused by NKI 0.6)", "pass a tuple"))
+        if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+            return type(value)(self.convert(f"{name}[{i}]", v) for i, v in enumerate(value))
+        if isinstance(value, dict):
+            return {k: self.convert(f"{name}[{k!r}]", v) for k, v in value.items()}
+        array, framework = frameworks.as_array(value)
+        if array is None:
+            return value
+        self.framework = framework if framework != "numpy" else self.framework
+        return self._tensor(name, value, array)
+
+    def _tensor(self, name: str, value: Any, array: np.ndarray[Any, Any]) -> NkiTensor:
+        try:
+            dtype = dtypes.canonical(array.dtype)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        shape = array.shape or (1,)
+        dense = np.ascontiguousarray(array).reshape(shape).astype(dtypes.storage(dtype), copy=False)
+        allocation = Allocation(self.region, shape, dtype, name, (name, 0))
+        check_fits(allocation, self.machine.target)
+        tensor = NkiTensor(shape, dtype, Storage(allocation, contents=dense), self.region, name)
+        self._seen[id(value)] = value, tensor
+        if not np.shares_memory(dense, array) and array.flags.writeable:
+            self._copies.append((array, tensor))
+        return tensor
+
+    def again(self, value: Any) -> Any:
+        """The same argument for another core: its own tensor objects over the shared storage."""
+        if isinstance(value, NkiTensor):
+            return NkiTensor(value.shape, value.dtype, value.storage, value.buffer, value.name)
+        if type(value) in (tuple, list):
+            return type(value)(map(self.again, value))
+        return value
+
+    def write_back(self) -> None:
+        """Arrays that had to be copied on the way in receive what the kernel wrote."""
+        for array, tensor in self._copies:
+            if tensor.storage.written:
+                array[...] = tensor.array.reshape(array.shape).astype(array.dtype)
+
+
+def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_returned(kernel, v, inputs) for v in value)
+    if value is None:
+        return None
+    if not isinstance(value, NkiTensor):
+        raise IllegalInstruction(refusal(kernel.name, f"a returned {type(value).__name__}", "tensors in nl.shared_hbm"))
+    if value.buffer is not MemoryRegion.shared_hbm and id(value.storage) not in inputs.storages:
+        raise IllegalInstruction(
+            refusal(kernel.name, f"a returned tensor in {value.buffer.name}", "tensors in nl.shared_hbm", "allocate the output with buffer=nl.shared_hbm")
+        )
+    return np.array(value.array)

@@ -1,0 +1,1 @@
+"""`nki.language`: tensors, operators, loops and the mathematics on tiles."""

@@ -1,0 +1,87 @@
+"""Static loops, the launch grid and the hardware's tile sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import IllegalInstruction, refusal
+from ..machine import current_core, running
+from ..memory import MemoryRegion
+from ..nkiobject import NKIObject
+
+
+def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """`range`; affine_range, sequential_range and static_range are deprecated aliases of it."""
+    return range(start) if stop is None else range(start, stop, step)
+
+
+def program_id(axis: int = 0) -> int:
+    """Number of this core in the launch grid, 0 or 1."""
+    _only_axis_zero("program_id", axis)
+    return current_core().index
+
+
+def num_programs(axes: Any = 0) -> int:
+    """Cores in the launch grid."""
+    _only_axis_zero("num_programs", axes)
+    return len(current_core().launch.cores)
+
+
+def program_ndim() -> int:
+    """Dims of the launch grid: 0 without a bracket, 1 with ``kernel[n]``."""
+    return 1 if current_core().launch.bracket else 0
+
+
+def _only_axis_zero(what: str, axis: Any) -> None:
+    if axis not in (0, None, (0,), [0]):
+        raise IllegalInstruction(refusal(what, f"axis {axis!r}", "axis 0: the grid is one number of cores"))
+
+
+def is_hbm(buffer: MemoryRegion) -> bool:
+    return buffer in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+def is_sbuf(buffer: MemoryRegion) -> bool:
+    return buffer is MemoryRegion.sbuf
+
+
+def is_psum(buffer: MemoryRegion) -> bool:
+    return buffer is MemoryRegion.psum
+
+
+def is_on_chip(buffer: MemoryRegion) -> bool:
+    return buffer in (MemoryRegion.sbuf, MemoryRegion.psum)
+
+
+class TileSize(NKIObject):
+    """Sizes of the running kernel's target (``nl.tile_size``)."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> int:
+        if name not in _TILE_SIZES:
+            raise AttributeError(f"tile_size: got {name!r}; allowed: {', '.join(_TILE_SIZES)}")
+        from ..generations import generation
+
+        core = running()
+        return int(_TILE_SIZES[name](core.target if core is not None else generation()))
+
+
+_TILE_SIZES: dict[str, Any] = {
+    "pmax": lambda g: g.partitions,
+    "psum_bank_fmax": lambda g: g.psum_bank_fp32,
+    "psum_fmax": lambda g: g.psum_bank_fp32,  # deprecated name
+    "psum_bank_fmax_bytes": lambda g: g.psum_bank_bytes,
+    "psum_num_banks": lambda g: g.psum_banks,
+    "gemm_stationary_fmax": lambda g: g.gemm_stationary_fmax,
+    "gemm_moving_fmax": lambda g: g.gemm_moving_fmax,
+    "bn_stats_fmax": lambda g: g.bn_stats_fmax,
+    "sbuf_size_bytes": lambda g: g.partitions * g.sbuf_partition_bytes,
+    "sbuf_fmax_bytes": lambda g: g.sbuf_usable_bytes,
+    "total_available_sbuf_size": lambda g: g.sbuf_usable_bytes,  # deprecated name
+    "sbuf_fmax": lambda g: g.sbuf_usable_bytes // 4,
+    "psum_min_align": lambda g: 4,
+    "sbuf_min_align": lambda g: 1,
+}
+tile_size = TileSize()

@@ -1,0 +1,59 @@
+"""Making tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import IllegalInstruction, refusal
+from ..machine import current_core
+from ..memory import MemoryRegion
+from ..tensor import DynamicSlice, NkiTensor
+
+
+def ndarray(
+    shape: Sequence[int],
+    dtype: Any,
+    buffer: MemoryRegion = MemoryRegion.sbuf,
+    name: str = "",
+    address: tuple[int, int] | None = None,
+) -> NkiTensor:
+    """An uninitialised tensor (it holds NaN, or 4 in integer formats).
+
+    shape: on chip (partitions, ...) with at most 128 partitions. address: (first partition, byte offset in the partition).
+    Raises IllegalInstruction for what does not fit the memory.
+    """
+    core = current_core()
+    if not isinstance(buffer, MemoryRegion):
+        raise TypeError(refusal("ndarray", f"buffer={buffer!r}", "nl.sbuf, nl.psum, nl.private_hbm, nl.shared_hbm"))
+    sizes = _sizes(shape)
+    if buffer.on_chip:
+        sizes = (1, 1) if sizes == (1,) else sizes
+        if len(sizes) < 2:
+            raise IllegalInstruction(refusal("ndarray", f"shape {sizes} in {buffer.name}", "at least (partitions, elements)", "write (1, n)"))
+        first = address[0] if address else 0
+        if first + sizes[0] > core.target.partitions:
+            given = f"{sizes[0]} partitions of shape {sizes}" + (f" from partition {first}" if first else "")
+            raise IllegalInstruction(refusal("ndarray", given, f"at most {core.target.partitions} on {core.target.name}", "tile dim 0"))
+        if address and buffer is MemoryRegion.psum and address[1] % core.target.psum_bank_bytes:
+            raise IllegalInstruction(
+                refusal("ndarray", f"address {address} in PSUM", f"byte offsets that are multiples of {core.target.psum_bank_bytes}")
+            )
+    kind = dtypes.canonical(dtype)
+    storage = core.allocate(buffer, sizes, kind, name, tuple(address) if address else None)
+    return NkiTensor(sizes, kind, storage, buffer, name)
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    given = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not given or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in given):
+        raise IllegalInstruction(refusal("ndarray", f"shape {shape!r}", "a tuple of ints of at least 1"))
+    return tuple(int(n) for n in given)
+
+
+def ds(start: Any, size: int) -> DynamicSlice:
+    """`size` elements from `start`, an int or a register: ``t[nl.ds(start, size)]``."""
+    return DynamicSlice(start, size)

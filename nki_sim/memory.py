@@ -1,0 +1,238 @@
+"""HBM, SBUF and PSUM: allocations, their storage, and the accounting of what is live.
+
+Placement is the compiler's work and follows liveness, so a tile counts from its allocation to its last use; a tile that
+nobody used counts as long as Python holds it. The bytes live at one moment must fit the partition. Tiles with an explicit
+address may overlap on purpose: they count as the union of their ranges.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import dtypes
+from .errors import OutOfMemory, refusal, source_site, where
+
+if TYPE_CHECKING:
+    from .generations import Generation
+
+
+class Space(enum.Flag):
+    """The physical memories, as the instruction tables name them."""
+
+    SBUF = enum.auto()
+    PSUM = enum.auto()
+    HBM = enum.auto()
+
+
+class MemoryRegion(enum.Enum):
+    """The buffers of `nki.language`."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+    @property
+    def space(self) -> Space:
+        return _SPACES[self]
+
+    @property
+    def on_chip(self) -> bool:
+        return self in (MemoryRegion.sbuf, MemoryRegion.psum)
+
+
+_SPACES = {
+    MemoryRegion.sbuf: Space.SBUF,
+    MemoryRegion.psum: Space.PSUM,
+    MemoryRegion.private_hbm: Space.HBM,
+    MemoryRegion.shared_hbm: Space.HBM,
+}
+_serial = itertools.count()
+
+
+@dataclass(eq=False)
+class Allocation:
+    """What is known of one allocation without its contents; the trace keeps these after the contents are gone.
+
+    Times are positions in the core's trace: `birth` when it was allocated, `last_use` the last instruction that touched it,
+    `dropped` when Python let go of it (None while it is held).
+    """
+
+    region: MemoryRegion
+    shape: tuple[int, ...]
+    dtype: str
+    name: str
+    site: tuple[str, int]
+    address: tuple[int, int] | None = None
+    birth: int = 0
+    last_use: int | None = None
+    dropped: int | None = None
+    serial: int = field(default_factory=lambda: next(_serial))
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0] if self.region.on_chip else 1
+
+    @property
+    def row_elements(self) -> int:
+        """Elements per partition on chip; all elements in HBM."""
+        return math.prod(self.shape[1:]) if self.region.on_chip else math.prod(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.row_elements * dtypes.itemsize(self.dtype)
+
+    def describe(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"{self.name or 'tensor'} {shape} {self.dtype} = {self.row_bytes:,} bytes ({where(self.site)})"
+
+
+class Storage:
+    """The contents of one allocation as flat bytes, made when first touched and filled with the sentinel."""
+
+    __slots__ = ("__weakref__", "_bytes", "allocation", "clock", "matmul_written", "written")
+
+    def __init__(self, allocation: Allocation, clock: Any = None, contents: np.ndarray[Any, Any] | None = None) -> None:
+        self.allocation = allocation
+        self.clock = clock  # an object with a length: the trace of the core that owns this allocation
+        self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
+        self.written = False
+        self.matmul_written: np.ndarray[Any, Any] | None = None  # PSUM: elements that a matmul has written since allocation
+
+    @property
+    def bytes(self) -> np.ndarray[Any, Any]:
+        if self._bytes is None:
+            kind = dtypes.storage(self.allocation.dtype)
+            fill = dtypes.sentinel(kind, self.allocation.dtype)
+            self._bytes = np.full(math.prod(self.allocation.shape), fill, dtype=kind).view(np.uint8)
+        return self._bytes
+
+    def prepare_write(self) -> None:
+        """Marks the contents as changed; a caller's read-only array is copied first and stays as it was."""
+        if not self.written:
+            self.written = True
+            if not self.bytes.flags.writeable:
+                self._bytes = self.bytes.copy()
+
+    def __del__(self) -> None:
+        if self.clock is not None:
+            self.allocation.dropped = len(self.clock)
+
+
+def check_fits(allocation: Allocation, target: Generation) -> None:
+    """Refuses one tensor that alone is larger than its memory."""
+    if allocation.region is MemoryRegion.sbuf:
+        room, what = target.sbuf_usable_bytes, "SBUF bytes per partition"
+    elif allocation.region is MemoryRegion.psum:
+        room, what = target.psum_partition_bytes, "PSUM bytes per partition"
+    else:
+        room, what = target.hbm_bytes, "HBM bytes"
+    start = allocation.address[1] if allocation.address and allocation.region.on_chip else 0
+    if start + allocation.row_bytes > room:
+        at = f" at byte {start:,}" if start else ""
+        raise OutOfMemory(
+            refusal(
+                "ndarray",
+                f"{allocation.row_bytes:,} {what}{at} for {allocation.name or 'a tensor'} of shape {allocation.shape} {allocation.dtype}",
+                f"at most {room:,} on {target.name}",
+                "split the tensor into smaller tiles",
+                allocation.site,
+            )
+        )
+
+
+class OnChipMemory:
+    """The accounting of one core's SBUF or PSUM."""
+
+    def __init__(self, region: MemoryRegion, target: Generation, clock: Any) -> None:
+        self.region, self.target, self.clock = region, target, clock
+        self.allocations: list[Allocation] = []
+
+    @property
+    def room(self) -> int:
+        """Bytes per partition."""
+        return self.target.sbuf_usable_bytes if self.region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+
+    def footprint(self, allocation: Allocation) -> int:
+        """Bytes per partition that an allocation takes: whole banks in PSUM."""
+        if self.region is MemoryRegion.sbuf:
+            return allocation.row_bytes
+        bank = self.target.psum_bank_bytes
+        return -(-allocation.row_bytes // bank) * bank
+
+    def add(self, allocation: Allocation) -> None:
+        check_fits(allocation, self.target)
+        allocation.birth = len(self.clock)
+        self.allocations.append(allocation)
+
+    def lifetime(self, allocation: Allocation) -> tuple[int, int]:
+        """First and last trace position at which the compiler must keep the tile."""
+        if allocation.last_use is not None:
+            return allocation.birth, allocation.last_use
+        return allocation.birth, len(self.clock) if allocation.dropped is None else allocation.dropped
+
+    def high_water(self) -> tuple[int, list[Allocation]]:
+        """The most bytes per partition that were live at one moment, and what was live then."""
+        events: list[tuple[int, bool, Allocation]] = []
+        for allocation in self.allocations:
+            first, last = self.lifetime(allocation)
+            events += (first, True, allocation), (last + 1, False, allocation)
+        events.sort(key=lambda event: event[:2])  # deaths come before births at the same position
+        live: dict[int, Allocation] = {}
+        automatic, peak, at_peak = 0, 0, list(live.values())
+        for _, born, allocation in events:
+            sign = 1 if born else -1
+            if allocation.address is None:
+                automatic += sign * self.footprint(allocation)
+            if born:
+                live[allocation.serial] = allocation
+                total = automatic + self._union(a for a in live.values() if a.address is not None)
+                if total > peak:
+                    peak, at_peak = total, list(live.values())
+            else:
+                del live[allocation.serial]
+        return peak, at_peak
+
+    def _union(self, placed: Iterable[Allocation]) -> int:
+        """Bytes per partition that tiles with explicit addresses cover together."""
+        total = end = 0
+        spans = ((a.address[1], a.address[1] + self.footprint(a)) for a in placed if a.address is not None)
+        for start, stop in sorted(spans):
+            total += max(0, stop - max(start, end))
+            end = max(end, stop)
+        return total
+
+    def check(self) -> None:
+        """Refuses a launch whose live tiles did not fit at some moment."""
+        if sum(map(self.footprint, self.allocations)) <= self.room:
+            return
+        peak, live = self.high_water()
+        if peak <= self.room:
+            return
+        largest = sorted(live, key=self.footprint, reverse=True)[:5]
+        rows = "\n  ".join(a.describe() for a in largest)
+        name = self.region.value.upper()
+        newest = max(live, key=lambda a: a.serial)
+        raise OutOfMemory(
+            refusal(
+                f"{name} of {self.target.name}",
+                f"{peak:,} bytes per partition live at once in {len(live)} tensors",
+                f"at most {self.room:,}",
+                "reuse tiles, make them smaller, or let go of them earlier",
+                newest.site,
+            )
+            + f"\nlargest live tensors:\n  {rows}"
+        )
+
+
+def new_allocation(
+    region: MemoryRegion, shape: tuple[int, ...], dtype: str, name: str, address: tuple[int, int] | None = None
+) -> Allocation:
+    return Allocation(region, shape, dtype, name, source_site(), address)
