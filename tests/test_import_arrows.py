@@ -27,8 +27,10 @@ class Rule:
 
 
 RULES = [
-    # device code: NKI compiles it, and it is published
-    Rule("nki_src", frozenset({"__future__", "nki"})),
+    # device code: the NKI compiler accepts its own modules, and dataclass as a decorator
+    Rule("nki_src", frozenset({"nki", "dataclasses"})),
+    # plain numbers, read by kernels, public operations and documents alike
+    Rule("nki_src/limits.py", frozenset()),
     # the Hub package: standard library and torch, whatever the host; the Neuron stack only where a kernel runs
     Rule("kernels/vit_neuron", STDLIB | {"torch"}, frozenset({"nki", "torch_neuronx"})),
     # published with it; the libraries whose models it changes may be absent
@@ -113,6 +115,7 @@ REFUSED = [
     ("in_a_class", "registry.py", "class A:\n  from kernels import x", "line 2 imports kernels at import"),
     ("by_string", "registry.py", "importlib.import_module('numpy.linalg')", "line 1 imports numpy at import"),
     ("torch_in_core", "nki_sim/memory.py", "def f():\n  import torch", "line 2 imports torch inside a function"),
+    ("limits_import_nothing", "nki_src/limits.py", "import nki", "line 1 imports nki at import"),
     ("our_own_in_kernel", "nki_src/mlp.py", "from vit_neuron import mlp", "line 1 imports vit_neuron at import"),
 ]
 
