@@ -16,8 +16,8 @@ class NkiValidationError(Exception):
 class IllegalInstruction(NkiValidationError, AssertionError, ValueError):
     """The device would refuse this.
 
-    It says what was given, what is allowed (on which generation), what to do, and names the kernel's source line. AWS's own
-    simulator shows assertion errors in the same places, so it can be caught as AssertionError too.
+    It says what was given, what is allowed (on which generation), what to do, and names the kernel's source line.
+    AWS's own simulator shows assertion errors in the same places, so it can be caught as AssertionError too.
     """
 
 

@@ -11,9 +11,9 @@ A declaration is the data sheet of one instruction::
     )
     def bn_stats(dst, data, name=None): ...
 
-The function takes NKI's own parameters. Operands that it reads arrive as NumPy arrays [P, F]: in float32, the arithmetic
-of the engines, or as the stored bits where the table says so. It returns what it writes, in the order of the table;
-storing converts to the destination's format. Its letters are sizes: equal letters must be equal, numbers must match.
+The function takes NKI's own parameters. Operands that it reads arrive as NumPy arrays [P, F]: in float32, the
+arithmetic of the engines, or as the stored bits where the table says so. It returns what it writes, in the order of
+the table; storing converts to the destination's format. Letters are sizes: equal letters must be equal, numbers match.
 """
 
 from __future__ import annotations
@@ -111,7 +111,12 @@ def updates(
     return Operand(size, space, _allowed(dtypes), form, True, True, indirect=indirect)
 
 
-def scalar(size: str = "P 1", dtypes: Sequence[str] | frozenset[str] | None = None, optional: bool = False, space: Space = ON_CHIP) -> Operand:
+def scalar(
+    size: str = "P 1",
+    dtypes: Sequence[str] | frozenset[str] | None = None,
+    optional: bool = False,
+    space: Space = ON_CHIP,
+) -> Operand:
     """A Python number, or a tile with one element per partition."""
     return Operand(size, space, _allowed(dtypes), Form.FLOAT32, True, False, number=True, optional=optional)
 
@@ -258,7 +263,11 @@ class Instruction:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         arguments = {**self.defaults, **dict(zip(self.parameters, args, strict=False)), **kwargs}
-        if len(args) > len(self.parameters) or len(arguments) != len(self.parameters) or not self._overlap_free(args, kwargs):
+        if (
+            len(args) > len(self.parameters)
+            or len(arguments) != len(self.parameters)
+            or not self._overlap_free(args, kwargs)
+        ):
             try:
                 self.signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -276,7 +285,12 @@ class Instruction:
             if isinstance(value, NkiTensor) and value.indirection is not None and not operand.indirect:
                 if value.indirection.kind == "vector":
                     raise IllegalInstruction(
-                        refusal(self.name, f"{name} with a vector_offset", "vector offsets in DMA instructions", "gather with dma_copy")
+                        refusal(
+                            self.name,
+                            f"{name} with a vector_offset",
+                            "vector offsets in DMA instructions",
+                            "gather with dma_copy",
+                        )
                     )
                 arguments[name] = _Moved.of(value, core)
         return arguments
@@ -286,7 +300,11 @@ class Instruction:
     def _plan(self, core: Core, arguments: dict[str, Any]) -> Plan:
         plans = core.launch.plans
         try:
-            key = (self, *[self._key(n, arguments[n]) for n in self.operands], *[_hashable(arguments[n]) for n in self.plain])
+            key = (
+                self,
+                *[self._key(n, arguments[n]) for n in self.operands],
+                *[_hashable(arguments[n]) for n in self.plain],
+            )
             plan: Plan | None = plans.get(key)
         except TypeError:
             return self._check(core, arguments)
@@ -297,7 +315,14 @@ class Instruction:
     def _key(self, name: str, value: Any) -> Any:
         if isinstance(value, NkiTensor):
             if value.buffer.on_chip:
-                return value.shape, value.strides, value.dtype, value.buffer, value.offset, value.storage.allocation.address
+                return (
+                    value.shape,
+                    value.strides,
+                    value.dtype,
+                    value.buffer,
+                    value.offset,
+                    value.storage.allocation.address,
+                )
             return value.shape, value.dtype, value.buffer, value.indirection is None
         return type(value)
 
@@ -308,37 +333,58 @@ class Instruction:
             self._check_operand(call, name, operand)
         for letter, limit in self.limits.items():
             if letter in call.sizes and (allowed := limit.broken(call.sizes[letter], call)):
-                raise call.refuse(f"{self._describe(call)} with {letter} = {call.sizes[letter]}", f"{letter} {allowed}", limit.remedy)
+                raise call.refuse(
+                    f"{self._describe(call)} with {letter} = {call.sizes[letter]}", f"{letter} {allowed}", limit.remedy
+                )
         call.engine = self._choose_engine(call)
         if call.engine == GPSIMD and any(t.buffer.space is PSUM for t in call.tensors().values()):
-            raise call.refuse("an operand in PSUM on GpSimd", "SBUF operands: GpSimd has no access to PSUM", "copy it to SBUF first")
+            raise call.refuse(
+                "an operand in PSUM on GpSimd", "SBUF operands: GpSimd has no access to PSUM", "copy it to SBUF first"
+            )
         for rule in self.rules:
             rule(call)
         return Plan(call.engine, call.sizes)
 
     def _check_generation(self, call: Call) -> None:
         if not settings.at_least(self.nki):
-            raise UnsupportedVersion(f"nki.isa.{self.name}: got NKI {settings.nki_version}; allowed: NKI {self.nki} and later")
+            raise UnsupportedVersion(
+                f"nki.isa.{self.name}: got NKI {settings.nki_version}; allowed: NKI {self.nki} and later"
+            )
         if call.target.number < self.since:
-            raise call.refuse(f"target {call.target.name} (gen{call.target.number})", f"nothing of this kind: it needs gen{self.since} or later")
+            raise call.refuse(
+                f"target {call.target.name} (gen{call.target.number})",
+                f"nothing of this kind: it needs gen{self.since} or later",
+            )
 
     def _check_operand(self, call: Call, name: str, operand: Operand) -> None:
         value = call.arguments[name]
         if value is None:
             if not operand.optional:
-                raise TypeError(refusal(self.name, f"{name}=None", "a tensor" + (" or a number" if operand.number else "")))
+                raise TypeError(
+                    refusal(self.name, f"{name}=None", "a tensor" + (" or a number" if operand.number else ""))
+                )
             return
         if not isinstance(value, NkiTensor):
-            if operand.number and isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+            if (
+                operand.number
+                and isinstance(value, (int, float, np.integer, np.floating))
+                and not isinstance(value, bool)
+            ):
                 return
             kind = "a tensor or a number" if operand.number else "an NkiTensor"
-            raise TypeError(refusal(self.name, f"{name} of type {type(value).__name__}", kind, "load arrays with dma_copy"))
+            raise TypeError(
+                refusal(self.name, f"{name} of type {type(value).__name__}", kind, "load arrays with dma_copy")
+            )
         if not value.buffer.space & operand.space:
-            raise call.refuse(f"{name} in {value.buffer.name}", f"{_names(operand.space)}", _space_remedy(value, operand))
+            raise call.refuse(
+                f"{name} in {value.buffer.name}", f"{_names(operand.space)}", _space_remedy(value, operand)
+            )
         if operand.dtypes is not None and value.dtype not in operand.dtypes:
             raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(operand.dtypes))}")
         if value.ndim > 5:
-            raise call.refuse(f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims")
+            raise call.refuse(
+                f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims"
+            )
         if value.on_chip:
             self._check_partitions(call, name, value)
         self._unify(call, name, operand, value)
@@ -346,7 +392,9 @@ class Instruction:
     def _check_partitions(self, call: Call, name: str, value: NkiTensor) -> None:
         count, first = value.partitions, value.first_partition
         if count > call.target.partitions:
-            raise call.refuse(f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim")
+            raise call.refuse(
+                f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim"
+            )
         if DMA in (self.engine if isinstance(self.engine, str) else ""):
             return
         legal = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
@@ -367,7 +415,9 @@ class Instruction:
                 continue
             want = int(letter) if letter.isdigit() else call.sizes.setdefault(letter, size)
             if want != size:
-                what = {1: "elements"}.get(len(letters)) or ("partitions" if size is actual[0] and letter is letters[0] else "elements per partition")
+                what = {1: "elements"}.get(len(letters)) or (
+                    "partitions" if size is actual[0] and letter is letters[0] else "elements per partition"
+                )
                 raise call.refuse(f"{self._describe(call)}", f"{want} {what} in {name}", f"{name} has {size}")
 
     def _describe(self, call: Call) -> str:
@@ -404,7 +454,9 @@ class Instruction:
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
                     source.storage.allocation.last_use = now
-        record = Record(self, plan.engine, reads, writes, plan.sizes, {n: arguments[n] for n in self.plain}, source_site())
+        record = Record(
+            self, plan.engine, reads, writes, plan.sizes, {n: arguments[n] for n in self.plain}, source_site()
+        )
         core.trace.records.append(record)
         return record
 
@@ -430,13 +482,16 @@ class _Moved(NkiTensor):
     """A view after its run-time offset was applied; keeps the index for the record."""
 
     __slots__ = ("index",)
+    index: Any
 
     @classmethod
-    def of(cls, view: NkiTensor, core: Core) -> NkiTensor:
+    def of(cls, view: NkiTensor, core: Core) -> _Moved:
         assert view.indirection is not None
         index = view.indirection.index
         source = view.resolved() if core.launch.execute else view.at(0)
-        moved = cls(source.shape, source.dtype, source.storage, source.buffer, source.name, source.strides, source.offset)
+        moved = cls(
+            source.shape, source.dtype, source.storage, source.buffer, source.name, source.strides, source.offset
+        )
         moved.index = index
         return moved
 
@@ -454,7 +509,7 @@ def instruction(
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Declares the decorated function as an instruction (see the top of this file).
 
-    cycles: cost in cycles of the issuing engine, from the record; None for what the DMA engines carry, which costs by bytes.
+    cycles: cost in cycles of the issuing engine, from the record; None for what the DMA engines carry (bytes count).
     basis: where the cost comes from: "documented: ...", "measured: ..." or "assumed: ...".
     since: first generation (2, 3, 4) that has it. nki: first version of NKI that has it.
     """
@@ -471,7 +526,9 @@ def store(view: NkiTensor, contents: Any) -> None:
     target = view.array
     contents = np.asarray(contents)
     if contents.shape != target.shape:
-        contents = contents.reshape(target.shape) if contents.size == target.size else np.broadcast_to(contents, target.shape)
+        contents = (
+            contents.reshape(target.shape) if contents.size == target.size else np.broadcast_to(contents, target.shape)
+        )
     target[...] = dtypes.convert(contents, target.dtype)
 
 
@@ -482,7 +539,9 @@ def flat(view: NkiTensor) -> np.ndarray[Any, Any]:
     merged = merge(view.shape[1:], view.strides[1:])
     if merged is None:
         return view.array.reshape(view.shape[0], -1)
-    two = NkiTensor((view.shape[0], merged[0]), view.dtype, view.storage, view.buffer, "", (view.strides[0], merged[1]), view.offset)
+    two = NkiTensor(
+        (view.shape[0], merged[0]), view.dtype, view.storage, view.buffer, "", (view.strides[0], merged[1]), view.offset
+    )
     return two.array
 
 
@@ -510,9 +569,17 @@ def _member(instruction: str, name: str, kind: type[enum.Enum], value: Any) -> e
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         for member in kind:
             if member.value == value:
-                warnings.warn(f"{instruction}: {name}={value!r} should be {kind.__name__}.{member.name}", DeprecationWarning, stacklevel=3)
+                warnings.warn(
+                    f"{instruction}: {name}={value!r} should be {kind.__name__}.{member.name}",
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
                 return member
-    raise TypeError(refusal(instruction, f"{name}={value!r}", f"a member of nisa.{kind.__name__}: {', '.join(m.name for m in kind)}"))
+    raise TypeError(
+        refusal(
+            instruction, f"{name}={value!r}", f"a member of nisa.{kind.__name__}: {', '.join(m.name for m in kind)}"
+        )
+    )
 
 
 def _names(space: Space) -> str:

@@ -71,7 +71,9 @@ class Kernel:
     def __getitem__(self, cores: Any) -> Kernel:
         cores = cores[0] if isinstance(cores, tuple) and len(cores) == 1 else cores
         if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)):
-            raise TypeError(refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]"))
+            raise TypeError(
+                refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]")
+            )
         return Kernel(self.func, int(cores))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +92,7 @@ class Kernel:
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator: bare or with keywords; keywords that only concern the real compiler are accepted and have no effect."""
+    """Decorator, bare or with keywords; those that only concern the real compiler are accepted and have no effect."""
     if fn is None:
         return lambda function: Kernel(function)
     return fn if isinstance(fn, Kernel) else Kernel(fn)
@@ -173,7 +175,9 @@ def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[
         finally:
             turns.finish(core.index, failed)
 
-    threads = [threading.Thread(target=work, args=(core,), name=f"{kernel.name} core {core.index}") for core in machine.cores]
+    threads = [
+        threading.Thread(target=work, args=(core,), name=f"{kernel.name} core {core.index}") for core in machine.cores
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -281,6 +285,11 @@ def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
         raise IllegalInstruction(refusal(kernel.name, f"a returned {type(value).__name__}", "tensors in nl.shared_hbm"))
     if value.buffer is not MemoryRegion.shared_hbm and id(value.storage) not in inputs.storages:
         raise IllegalInstruction(
-            refusal(kernel.name, f"a returned tensor in {value.buffer.name}", "tensors in nl.shared_hbm", "allocate the output with buffer=nl.shared_hbm")
+            refusal(
+                kernel.name,
+                f"a returned tensor in {value.buffer.name}",
+                "tensors in nl.shared_hbm",
+                "allocate the output with buffer=nl.shared_hbm",
+            )
         )
     return np.array(value.array)

@@ -80,7 +80,7 @@ class Core:
             raise IllegalInstruction(
                 refusal(
                     f"shared_hbm tensor number {ordinal}",
-                    f"shape {allocation.shape} {allocation.dtype} on core {self.index}, {other.shape} {other.dtype} on core 0",
+                    f"{allocation.shape} {allocation.dtype} here, {other.shape} {other.dtype} on core 0",
                     "the same allocations in the same order on every core",
                     "allocate shared tensors outside of anything that depends on program_id",
                 )
@@ -101,7 +101,12 @@ def current_core() -> Core:
     core: Core | None = getattr(_current, "core", None)
     if core is None:
         raise IllegalInstruction(
-            refusal("nki", "an NKI call outside a kernel", "calls while a kernel runs", "wrap the code in @nki.jit and call that")
+            refusal(
+                "nki",
+                "an NKI call outside a kernel",
+                "calls while a kernel runs",
+                "wrap the code in @nki.jit and call that",
+            )
         )
     return core
 

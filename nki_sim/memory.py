@@ -1,8 +1,8 @@
 """HBM, SBUF and PSUM: allocations, their storage, and the accounting of what is live.
 
-Placement is the compiler's work and follows liveness, so a tile counts from its allocation to its last use; a tile that
-nobody used counts as long as Python holds it. The bytes live at one moment must fit the partition. Tiles with an explicit
-address may overlap on purpose: they count as the union of their ranges.
+Placement is the compiler's work and follows liveness, so a tile counts from its allocation to its last use; a tile
+that nobody used counts as long as Python holds it. The bytes live at one moment must fit the partition. Tiles with an
+explicit address may overlap on purpose: they count as the union of their ranges.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _serial = itertools.count()
 class Allocation:
     """What is known of one allocation without its contents; the trace keeps these after the contents are gone.
 
-    Times are positions in the core's trace: `birth` when it was allocated, `last_use` the last instruction that touched it,
-    `dropped` when Python let go of it (None while it is held).
+    Times are positions in the core's trace: `birth` when it was allocated, `last_use` the last instruction that touched
+    it, `dropped` when Python let go of it (None while it is held).
     """
 
     region: MemoryRegion
@@ -104,7 +104,9 @@ class Storage:
         self.clock = clock  # an object with a length: the trace of the core that owns this allocation
         self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
         self.written = False
-        self.matmul_written: np.ndarray[Any, Any] | None = None  # PSUM: elements that a matmul has written since allocation
+        self.matmul_written: np.ndarray[Any, Any] | None = (
+            None  # PSUM: elements that a matmul has written since allocation
+        )
 
     @property
     def bytes(self) -> np.ndarray[Any, Any]:
@@ -137,10 +139,11 @@ def check_fits(allocation: Allocation, target: Generation) -> None:
     start = allocation.address[1] if allocation.address and allocation.region.on_chip else 0
     if start + allocation.row_bytes > room:
         at = f" at byte {start:,}" if start else ""
+        tensor = f"{allocation.name or 'a tensor'} of shape {allocation.shape} {allocation.dtype}"
         raise OutOfMemory(
             refusal(
                 "ndarray",
-                f"{allocation.row_bytes:,} {what}{at} for {allocation.name or 'a tensor'} of shape {allocation.shape} {allocation.dtype}",
+                f"{allocation.row_bytes:,} {what}{at} for {tensor}",
                 f"at most {room:,} on {target.name}",
                 "split the tensor into smaller tiles",
                 allocation.site,

@@ -1,7 +1,7 @@
 """NkiTensor: a strided view of one storage, in HBM, SBUF or PSUM.
 
-Element (i0, i1, ...) lies at ``offset + i0 * strides[0] + i1 * strides[1] + ...`` of the flat storage, counted in elements
-of the view's dtype. Views share storage and never copy. On chip dim 0 is the partition.
+Element (i0, i1, ...) lies at ``offset + i0 * strides[0] + i1 * strides[1] + ...`` of the flat storage, counted in
+elements of the view's dtype. Views share storage and never copy. On chip dim 0 is the partition.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ class NkiTensor(NKIObject):
                 start, count, keep = item, 1, self.on_chip and dim == 0
             if is_register(start):
                 if dynamic is not None or self.indirection is not None:
-                    raise refuse("index", "a second run-time index", "one per view", "combine the indices in one register")
+                    raise refuse(
+                        "index", "a second run-time index", "one per view", "combine the indices in one register"
+                    )
                 dynamic = Indirection("scalar", start, stride, extent - count + 1, dim)
             else:
                 start = self._checked_index(start, extent, count, dim, isinstance(item, DynamicSlice))
@@ -221,15 +223,18 @@ class NkiTensor(NKIObject):
     def _checked_index(self, index: Any, extent: int, count: int, dim: int, dynamic: bool) -> int:
         if isinstance(index, NkiTensor) or not hasattr(index, "__index__"):
             raise refuse(
-                "index", f"{type(index).__name__} on dim {dim}", "int, slice, nl.ds, ... or a register", "use .ap(scalar_offset=)"
+                "index",
+                f"{type(index).__name__} on dim {dim}",
+                "int, slice, nl.ds, ... or a register",
+                "use .ap(scalar_offset=)",
             )
-        index = int(index)
-        if index < 0:
-            index += extent
-        if index < 0 or index + count > extent:
-            what = f"nl.ds({index}, {count})" if dynamic else f"index {index}"
+        at = int(index)
+        if at < 0:
+            at += extent
+        if at < 0 or at + count > extent:
+            what = f"nl.ds({at}, {count})" if dynamic else f"index {at}"
             raise OutOfBounds(refusal("index", f"{what} on dim {dim} of shape {self.shape}", f"inside 0..{extent - 1}"))
-        return index
+        return at
 
     def _derived(
         self, shape: Sequence[int], strides: Sequence[int], offset: int, dynamic: Indirection | None = None
@@ -262,11 +267,15 @@ class NkiTensor(NKIObject):
 
     def _not_partition(self, dim: int, what: str) -> None:
         if dim == 0 and (self.on_chip or (self.indirection is not None and self.indirection.kind == "vector")):
-            raise refuse(what, "dim 0, the partition", "free dims", "move data across partitions with a transpose or a DMA")
+            raise refuse(
+                what, "dim 0, the partition", "free dims", "move data across partitions with a transpose or a DMA"
+            )
 
     def _not_indirect(self, dim: int, what: str) -> None:
         if self.indirection is not None and self.indirection.dim == dim:
-            raise refuse(what, f"dim {dim}, which a run-time index addresses", "the other dims", "apply it before the selection")
+            raise refuse(
+                what, f"dim {dim}, which a run-time index addresses", "the other dims", "apply it before the selection"
+            )
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         dim = self._dim(dim, "slice")
@@ -279,7 +288,8 @@ class NkiTensor(NKIObject):
                     f"0 <= start < end <= {self.shape[dim]} and step >= 1",
                 )
             )
-        return self[(*[slice(None)] * dim, slice(start, end, step))]
+        key = [slice(None)] * dim
+        return self[tuple([*key, slice(start, end, step)])]
 
     def select(self, dim: int, index: Any) -> NkiTensor:
         """Removes `dim`; an int selects statically, a (1, 1) tensor or a register at run time."""
@@ -369,14 +379,19 @@ class NkiTensor(NKIObject):
         )
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        new = _with_inferred(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), self.size, "reshape")
+        new = _with_inferred(shape, self.size, "reshape")
         if self.on_chip and new[0] != self.shape[0]:
-            raise refuse("reshape", f"{new} of shape {self.shape}", "the same partition dim", "only free dims can be reshaped")
+            raise refuse(
+                "reshape", f"{new} of shape {self.shape}", "the same partition dim", "only free dims can be reshaped"
+            )
         skip = 1 if self.on_chip else 0
         strides = reshaped_strides(self.shape[skip:], self.strides[skip:], new[skip:])
         if strides is None:
             raise refuse(
-                "reshape", f"{new} of pattern {self.get_pattern()}", "a shape that the memory layout allows", "copy to a new tensor"
+                "reshape",
+                f"{new} of pattern {self.get_pattern()}",
+                "a shape that the memory layout allows",
+                "copy to a new tensor",
             )
         return self._derived(new, (*self.strides[:skip], *strides), self.offset)
 
@@ -384,9 +399,12 @@ class NkiTensor(NKIObject):
         self, src_pattern: Sequence[Any], dst_pattern: Sequence[Any], fixed_sizes: dict[str, int] | None = None
     ) -> NkiTensor:
         """Split, reorder and merge by name: ``t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4})``."""
-        view, names, sizes = self, [], fixed_sizes or {}
+        view, sizes = self, fixed_sizes or {}
+        names: list[str] = []
         if len(src_pattern) != self.ndim:
-            raise refuse("rearrange", f"{len(src_pattern)} names for shape {self.shape}", f"{self.ndim} names or groups")
+            raise refuse(
+                "rearrange", f"{len(src_pattern)} names for shape {self.shape}", f"{self.ndim} names or groups"
+            )
         for group in src_pattern:
             parts = (group,) if isinstance(group, str) else tuple(group)
             if len(parts) > 1:
@@ -411,9 +429,13 @@ class NkiTensor(NKIObject):
         if self.strides[-1] != 1 and self.shape[-1] != 1 and old != new:
             raise refuse("view", f"last dim with stride {self.strides[-1]}", "a contiguous last dim")
         if (self.shape[-1] * old) % new or (self.offset * old) % new or any((s * old) % new for s in self.strides[:-1]):
-            raise refuse("view", f"{self.dtype} of shape {self.shape} as {target}", f"rows of a multiple of {new} bytes")
+            raise refuse(
+                "view", f"{self.dtype} of shape {self.shape} as {target}", f"rows of a multiple of {new} bytes"
+            )
         view = self._derived(
-            (*self.shape[:-1], self.shape[-1] * old // new), (*[s * old // new for s in self.strides[:-1]], 1), self.offset * old // new
+            (*self.shape[:-1], self.shape[-1] * old // new),
+            (*[s * old // new for s in self.strides[:-1]], 1),
+            self.offset * old // new,
         )
         view.dtype = target
         return view
@@ -444,7 +466,9 @@ class NkiTensor(NKIObject):
         if self.on_chip:
             row = self.storage.allocation.row_bytes // new
             if len(shape) < 2:
-                raise refuse("ap", f"pattern {list(pattern)}", "at least a partition and a free pair on chip", "add [1, 1]")
+                raise refuse(
+                    "ap", f"pattern {list(pattern)}", "at least a partition and a free pair on chip", "add [1, 1]"
+                )
             if shape[0] > 1 and strides[0] != row:
                 raise refuse(
                     "ap",
@@ -470,7 +494,9 @@ class NkiTensor(NKIObject):
         stride = self.strides[dim] * old // new
         if vector is not None:
             if self.on_chip or dim != 0:
-                raise refuse("ap", f"vector_offset on {self.buffer.name}, indirect_dim {dim}", "HBM tensors and indirect_dim 0")
+                raise refuse(
+                    "ap", f"vector_offset on {self.buffer.name}, indirect_dim {dim}", "HBM tensors and indirect_dim 0"
+                )
             return Indirection("vector", vector, stride, self.shape[0], 0)
         if not (isinstance(scalar, NkiTensor) or is_register(scalar)):
             raise refuse("ap", f"scalar_offset of type {type(scalar).__name__}", "a (1, 1) tensor or a register")
@@ -498,12 +524,17 @@ class NkiTensor(NKIObject):
         return np.array([index.current()], dtype=np.int64)
 
     def resolved(self) -> NkiTensor:
-        """The static view that a scalar run-time offset stands for now. Raises OutOfBounds for an index outside the dim."""
+        """The static view that a scalar run-time offset stands for now. Raises OutOfBounds outside the dim."""
         assert self.indirection is not None
         start, stride = int(self.index_values()[0]), self.indirection.stride
         if not 0 <= start < self.indirection.extent:
             raise OutOfBounds(
-                refusal("run-time index", str(start), f"0..{self.indirection.extent - 1}", "or oob_mode.skip where the op has it")
+                refusal(
+                    "run-time index",
+                    str(start),
+                    f"0..{self.indirection.extent - 1}",
+                    "or oob_mode.skip where the op has it",
+                )
             )
         return self.at(start * stride)
 

@@ -1,0 +1,138 @@
+"""Capacity of SBUF and PSUM, lifetimes, and memory that was never written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nki_sim
+import numpy as np
+import pytest
+
+nki_sim.install()
+
+import nki  # noqa: E402
+import nki.isa as nisa  # noqa: E402
+import nki.language as nl  # noqa: E402
+
+USABLE = 224 * 1024 - 16384 - 8  # SBUF bytes per partition of trn2
+
+
+def run(body: Any) -> Any:
+    """Runs `body(x)` as a kernel on a small input."""
+    return nki.simulate(body)(np.zeros((4, 4), np.float32))
+
+
+def used(shape: tuple[int, ...], buffer: Any, **kwargs: Any) -> Any:
+    tile = nl.ndarray(shape, nl.uint8, buffer=buffer, **kwargs)
+    nisa.memset(dst=tile, value=0)
+    return tile
+
+
+def keep_all(sizes: list[int], buffer: Any) -> Any:
+    """A kernel whose tiles are all alive at the end."""
+
+    def body(x: Any) -> Any:
+        tiles = [used((128, size), buffer) for size in sizes]
+        for tile in tiles:
+            nisa.memset(dst=tile, value=1)
+        return x
+
+    return body
+
+
+def drop_each(sizes: list[int], buffer: Any) -> Any:
+    """A kernel whose tiles die one after the other; the loop variable still holds one when the next is made."""
+
+    def body(x: Any) -> Any:
+        for size in sizes:
+            tile = used((128, size), buffer)
+            nisa.memset(dst=tile, value=1)
+        return x
+
+    return body
+
+
+def never_used(x: Any) -> Any:
+    tiles = [nl.ndarray((128, 60_000), nl.uint8, buffer=nl.sbuf) for _ in range(4)]
+    assert len(tiles) == 4
+    return x
+
+
+FITS = [
+    # id                     kernel                                      why
+    ("exactly_full", keep_all([USABLE], "sbuf"), "one tile of all usable bytes"),
+    ("two_halves", keep_all([USABLE // 2] * 2, "sbuf"), "two live tiles fill the partition"),
+    ("one_after_another", drop_each([USABLE] * 3, "sbuf"), "a dead tile's room is free, even while Python holds it"),
+    ("eight_banks", keep_all([2048] * 8, "psum"), "one tile per PSUM bank"),
+    ("banks_in_turn", drop_each([2048] * 20, "psum"), "dead banks are free again"),
+]
+OVERFLOWS = [
+    ("one_byte_more", keep_all([USABLE + 1], "sbuf"), "at most 212,984 on trn2"),
+    (
+        "live_together",
+        keep_all([USABLE // 2, USABLE // 2 + 1], "sbuf"),
+        "212,985 bytes per partition live at once in 2 tensors",
+    ),
+    ("never_used", never_used, "240,000 bytes per partition live at once in 4 tensors"),
+    ("nine_banks", keep_all([4] * 9, "psum"), "allowed: at most 16,384"),
+    ("psum_too_long", keep_all([16_385], "psum"), "PSUM bytes per partition"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the tables name buffers before `nki` is imported by every process."""
+    ndarray = nl.ndarray
+    by_name = {"sbuf": nl.sbuf, "psum": nl.psum}
+    monkeypatch.setattr(
+        nl, "ndarray", lambda *a, buffer=nl.sbuf, **k: ndarray(*a, buffer=by_name.get(buffer, buffer), **k)
+    )
+
+
+@pytest.mark.parametrize(("kernel", "why"), [row[1:] for row in FITS], ids=[row[0] for row in FITS])
+def test_fits(kernel: Any, why: str) -> None:
+    assert run(kernel).shape == (4, 4), why
+
+
+@pytest.mark.parametrize(("kernel", "sentence"), [row[1:] for row in OVERFLOWS], ids=[row[0] for row in OVERFLOWS])
+def test_overflow_is_refused(kernel: Any, sentence: str) -> None:
+    with pytest.raises(nki_sim.OutOfMemory, match=sentence):
+        run(kernel)
+
+
+def test_overflow_lists_the_largest_live_tensors() -> None:
+    def body(x: Any) -> Any:
+        big = used((128, 150_000), nl.sbuf, name="weights")
+        small = used((128, 70_000), nl.sbuf, name="rows")
+        nisa.tensor_copy(dst=small, src=big[:, :70_000])
+        return x
+
+    with pytest.raises(
+        nki_sim.OutOfMemory, match=r"(?s)largest live tensors:\n  weights .*\n  rows .*test_core_memory.py:"
+    ):
+        run(body)
+
+
+def test_explicit_addresses_may_overlap() -> None:
+    def body(x: Any) -> Any:
+        tiles = [used((128, 100_000), nl.sbuf, address=(0, 50_000)) for _ in range(4)]
+        for tile in tiles:
+            nisa.memset(dst=tile, value=1)
+        return x
+
+    assert run(body).shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("float32", np.nan), ("bfloat16", np.nan), ("float16", np.nan), ("int32", 4), ("uint8", 4)],
+)
+@pytest.mark.parametrize("where", ["shared_hbm", "sbuf"])
+def test_never_written_memory_holds_the_sentinel(dtype: str, value: float, where: str) -> None:
+    def body(x: Any) -> Any:
+        out = nl.ndarray((4, 8), dtype, buffer=nl.shared_hbm)
+        if where == "sbuf":
+            nisa.dma_copy(dst=out, src=nl.ndarray((4, 8), dtype, buffer=nl.sbuf))
+        return out
+
+    np.testing.assert_array_equal(run(body).astype(np.float64), np.full((4, 8), value))
