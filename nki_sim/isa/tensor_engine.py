@@ -105,6 +105,18 @@ def matmul_shapes(call: Call) -> None:
         raise call.refuse(f"moving {moving.shape}, N = {call.sizes['N']}", f"N at most {most}", "tile the moving free dim")
 
 
+def product(left: Any, right: Any) -> Any:
+    """left^T . right; one element does not depend on how many rows or columns are computed beside it, as on the array.
+
+    BLAS sums a single row or column in another order than a matrix, so that a lone one is computed with a copy of itself.
+    """
+    if left.shape[1] == 1:
+        return product(np.repeat(left, 2, axis=1), right)[:1]
+    if right.shape[1] == 1:
+        return (left.T @ np.repeat(right, 2, axis=1))[:, :1]
+    return left.T @ right
+
+
 def accumulate_into(dst: NkiTensor, product: Any, accumulate: bool | None) -> None:
     """Stores a product in PSUM: overwrite, add, or per element whichever the write history asks for."""
     storage = dst.storage
@@ -152,7 +164,7 @@ def nc_matmul(
     left, right = dtypes.to_float32(stationary), dtypes.to_float32(moving)
     if perf_mode is matmul_perf_mode.double_row:
         left, right = (x.reshape(x.shape[0] * 2, -1) for x in (left, right))
-    accumulate_into(dst, left.T @ right, accumulate)
+    accumulate_into(dst, product(left, right), accumulate)
     return None
 
 

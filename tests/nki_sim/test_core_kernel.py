@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 import ml_dtypes
-import nki_sim
 import numpy as np
 import pytest
+
+import nki_sim
 
 nki_sim.install()
 

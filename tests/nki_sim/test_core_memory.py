@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import nki_sim
 import numpy as np
 import pytest
+
+import nki_sim
 
 nki_sim.install()
 
