@@ -1,0 +1,132 @@
+"""A launch: a kernel with its constants and number of cores, run on arrays or asked for the shapes of its results."""
+
+import contextlib
+import functools
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from nki_sim import kernel as kernel_module
+from nki_sim.generations import generation
+from nki_sim.kernel import Kernel
+from nki_sim.tensor import NkiTensor
+
+from . import arrays, refusals
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The place of a tensor among the arguments of a launch."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with everything but its tensors: `leaves` holds the constants, and Operand where a tensor goes."""
+
+    kernel: Kernel
+    cores: int
+    leaves: tuple[Any, ...]
+    spec: pytree.TreeSpec
+
+    def run(self, operands: Sequence[np.ndarray[Any, Any]]) -> tuple[list[Any], pytree.TreeSpec, dict[int, int]]:
+        """Run the kernel: its results in a flat list, their structure, and which of them are which operands."""
+        waiting = iter(operands)
+        arguments = [next(waiting) if isinstance(leaf, Operand) else leaf for leaf in self.leaves]
+        watched = Watched(self.kernel)
+        results, spec = pytree.tree_flatten(watched.kernel.run(pytree.tree_unflatten(arguments, self.spec), self.cores))
+        if watched.aliases:
+            refusals.check_alias(self.kernel.name)
+        return results, spec, watched.aliases
+
+
+class Watched:
+    """A kernel that notes which of its results are its inputs: result position -> operand position."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.aliases: dict[int, int] = {}
+
+        @functools.wraps(kernel.func)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = kernel.func(*args, **kwargs)
+            operands = [leaf.storage for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, NkiTensor)]
+            for position, leaf in enumerate(pytree.tree_leaves(result)):
+                if isinstance(leaf, NkiTensor) and leaf.storage in operands:
+                    self.aliases[position] = operands.index(leaf.storage)
+            return result
+
+        self.kernel = Kernel(run)
+
+
+_launches: list[Launch] = []
+_numbers: dict[Any, int] = {}
+
+
+def number_of(launch: Launch) -> int:
+    """A graph carries numbers and tensors only: the number under which a launch is kept. Equal launches share one."""
+    types = tuple(type(leaf) for leaf in launch.leaves)  # 1, 1.0 and True are equal but specialise differently
+    key = (id(launch.kernel), launch.cores, launch.leaves, types, launch.spec)
+    try:
+        if key in _numbers:
+            return _numbers[key]
+        _numbers[key] = len(_launches)
+    except TypeError:  # a constant that cannot be hashed
+        pass
+    _launches.append(launch)
+    return len(_launches) - 1
+
+
+def launch_of(number: int) -> Launch:
+    """The launch that is kept under a number."""
+    return _launches[number]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a result before the kernel runs."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@functools.cache
+def shapes(number: int, operands: tuple[Shape, ...]) -> tuple[list[Shape], pytree.TreeSpec, dict[int, int]]:
+    """The results of a launch without their content, from one run on ones (so that nothing is divided by zero)."""
+    with _unobserved():
+        ones = [np.ones(operand.shape, arrays.dtype_of(operand.dtype)) for operand in operands]
+        results, spec, aliases = launch_of(number).run(ones)
+    return [Shape(array.shape, arrays.torch_dtype_of(array.dtype)) for array in results], spec, aliases
+
+
+@contextlib.contextmanager
+def _unobserved() -> Iterator[None]:
+    """A run that only asks for shapes is no launch: nobody counts or records it."""
+    observers = list(kernel_module._observers)
+    kernel_module._observers.clear()
+    try:
+        yield
+    finally:
+        kernel_module._observers.extend(observers)
+
+
+def bind(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name, defaults filled in."""
+    bound = inspect.signature(kernel.func).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def cores_or_runtime(kernel: str, cores: int | None) -> int:
+    """The cores of a launch; without a grid those of the runtime, NEURON_LOGICAL_NC_CONFIG (2 if unset, as on trn2)."""
+    if cores is not None:
+        refusals.check_cores(kernel, cores)
+        return cores
+    setting = os.environ.get("NEURON_LOGICAL_NC_CONFIG") or "2"
+    configured = int(setting) if setting.isdigit() else setting
+    refusals.check_cores(kernel, configured)
+    return min(int(configured), generation().max_cores)
