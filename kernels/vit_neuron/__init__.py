@@ -1,0 +1,28 @@
+"""NKI kernels for vision transformers on AWS Trainium, each with its torch reference for every other host.
+
+attention, mlp, layer_norm   the operations
+layers                       torch.nn modules that `kernels.kernelize` puts in place of a model's own
+registry                     swaps them into a model and back, and says what was swapped and why the rest was not
+reference                    the definitions in plain torch
+stats                        how often each operation ran as a kernel, and why it did not
+"""
+
+from . import layers, reference, registry
+from .attention import attention
+from .layer_norm import layer_norm
+from .mlp import mlp
+from .packing import forget_packed, packed_bytes
+from .stats import reset_stats, stats
+
+__all__ = [
+    "attention",
+    "forget_packed",
+    "layer_norm",
+    "layers",
+    "mlp",
+    "packed_bytes",
+    "reference",
+    "registry",
+    "reset_stats",
+    "stats",
+]

@@ -1,0 +1,121 @@
+"""Kernel or reference, decided per call; and the registration of both as torch operators.
+
+Every operation is two operators of one namespace: `<op>`, the reference, which runs anywhere, and `<op>_kernel`, the
+launch of the NKI kernel, which TorchNeuron's own `nki_op` registers. That happens at the first call with a neuron
+tensor, so it does not matter whether the device or this package comes first.
+"""
+
+import os
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from .answer import Answer, first_no, one_of
+from .nki_src.limits import DTYPES
+
+# From our own name, so that two builds of this package can live in one process.
+NAMESPACE = re.sub(r"\W", "_", __package__ or "vit_neuron")
+OPS = getattr(torch.ops, NAMESPACE)
+
+KERNEL_DTYPES = tuple(getattr(torch, name) for name in DTYPES)
+CORES = "NEURON_LOGICAL_NC_CONFIG"
+
+Backward = Callable[..., Any]
+SetUp = Callable[[Any, tuple[Any, ...], Any], None]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What `nki_op` registers: the operator's body, and its gradient."""
+
+    body: Callable[..., Tensor]
+    set_up: SetUp
+    backward: Backward
+
+
+_launches: dict[str, Launch] = {}
+_kernels: dict[str, Any] = {}
+_lock = threading.Lock()
+
+
+def register_reference(
+    op: str, body: Callable[..., Any], fake: Callable[..., Any], set_up: SetUp, backward: Backward
+) -> None:
+    """Register `body` as the operator `op` for every device, with its shape function and its gradient."""
+    operator = torch.library.custom_op(f"{NAMESPACE}::{op}", body, mutates_args=())
+    operator.register_fake(fake)
+    operator.register_autograd(backward, setup_context=set_up)
+
+
+def register_backward(op: str, body: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Register `body` as the operator `<op>_backward`; torch refuses to differentiate it again."""
+    torch.library.custom_op(f"{NAMESPACE}::{op}_backward", body, mutates_args=()).register_fake(fake)
+
+
+def register_launch(op: str, body: Callable[..., Tensor], set_up: SetUp, backward: Backward) -> None:
+    """Keep `body` until a neuron tensor comes by: then it becomes the operator `<op>_kernel`."""
+    _launches[op] = Launch(body, set_up, backward)
+
+
+def reachable(x: Tensor) -> Answer:
+    """Whether `x` is where kernels run, in a dtype that they take."""
+    if x.device.type != "neuron":
+        return Answer(False, f"device {x.device.type}; the kernel runs on neuron")
+    missing = toolchain()
+    return first_no(Answer(not missing, missing), one_of(x.dtype, KERNEL_DTYPES, "dtype"))
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # as torch has it
+def toolchain() -> str:
+    """Make the kernel operators ready; or say what is missing on this host for that."""
+    with _lock:
+        if len(_kernels) == len(_launches):
+            return ""
+        try:
+            import nki  # noqa: F401
+            import torch_neuronx
+        except ImportError as error:
+            return f"{error.name or error} cannot be imported; install the Neuron SDK 2.33 or newer"
+        if not (hasattr(torch, "neuron") and hasattr(torch_neuronx, "nki_op") and hasattr(torch_neuronx, "wrap_nki")):
+            return "torch_neuronx has no nki_op and wrap_nki; install the one of TorchNeuron (Neuron SDK 2.33)"
+        register_kernels(torch_neuronx)
+        return ""
+
+
+def register_kernels(torch_neuronx: Any) -> None:
+    """The kernel operators, by the registration that TorchNeuron has for them."""
+    from .nki_src.attention import attention
+    from .nki_src.layer_norm import layer_norm
+    from .nki_src.mlp import mlp
+
+    kernels = {"attention": attention, "layer_norm": layer_norm, "mlp": mlp}
+    for op, launch in _launches.items():
+        operator = torch_neuronx.nki_op(f"{NAMESPACE}::{op}_kernel", launch.body, mutates_args=())
+        operator.register_autograd(launch.backward, setup_context=launch.set_up)
+        _kernels[op] = torch_neuronx.wrap_nki(kernels[op])
+
+
+def launch(op: str, *args: Any) -> Tensor:
+    """Run the NKI kernel `op` on the cores of one logical device."""
+    result: Tensor = _kernels[op][cores()](*args)
+    return result
+
+
+def cores() -> int:
+    """Physical cores per logical one, as the Neuron runtime is set: 2 on Trainium2 unless told otherwise."""
+    setting = os.environ.get(CORES, "2")
+    if setting not in ("1", "2"):
+        raise ValueError(f"{CORES}: got {setting!r}; allowed: 1 or 2; set it before the process starts")
+    return int(setting)
+
+
+def autocast(x: Tensor) -> Tensor:
+    """`x` in the dtype that torch.autocast gives to matrix products on its device; as it is outside of autocast."""
+    device = x.device.type
+    if not torch.is_autocast_enabled(device) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(device))
