@@ -7,10 +7,12 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from . import dtypes, frameworks
 from .errors import IllegalInstruction, refusal
@@ -143,7 +145,7 @@ def launch(
     machine = Launch(kernel.name, target, count, bracket, execute)
     inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
     converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), one_blas_thread():
         returned = _run_cores(kernel, machine, inputs, converted)
     for core in machine.cores:
         core.sbuf.check()
@@ -153,6 +155,17 @@ def launch(
     for observer in _observers:
         observer(machine)
     return machine, frameworks.from_arrays(result, inputs.framework)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(internal_api="openblas")
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A tile's matmul is too small for threads: they make it several times slower as soon as another core is busy."""
+    limit: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return limit
 
 
 def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[str, Any]) -> Any:

@@ -36,7 +36,7 @@ RULES = [
     # published with it; the libraries whose models it changes may be absent
     Rule("registry.py", STDLIB | {"torch"}, frozenset({"transformers", "timm", "diffusers", "kernels"})),
     # the simulator runs without torch; pictures and tables are drawn on request
-    Rule("nki_sim", STDLIB | {"nki_sim", "numpy", "ml_dtypes"}, frozenset({"rich", "matplotlib"})),
+    Rule("nki_sim", STDLIB | {"nki_sim", "numpy", "ml_dtypes", "threadpoolctl"}, frozenset({"rich", "matplotlib"})),
     Rule("nki_sim/torch_device", STDLIB | {"nki_sim", "numpy", "ml_dtypes", "torch"}),
 ]
 
