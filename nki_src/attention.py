@@ -157,11 +157,15 @@ def features_on_partitions(x, image, heads):
     return transposed(rows_of_heads(x, image, heads), x.S, heads.size * x.D, step=heads_side_by_side(x.D) * x.D)
 
 
+def first_feature(D, number):
+    """The partition where head `number` of a group begins in features_on_partitions."""
+    return number % heads_side_by_side(D) * D
+
+
 def head_of(x_t, D, number, rows):
     """Head `number` of the group out of features_on_partitions, these rows: [D, rows]."""
-    side_by_side = heads_side_by_side(D)
-    first = number % side_by_side * D
-    return x_t[first : first + D, number // side_by_side, rows.start : rows.stop]
+    first = first_feature(D, number)
+    return x_t[first : first + D, number // heads_side_by_side(D), rows.start : rows.stop]
 
 
 def query_tile(out, q_t, k_t, values, mask, scale, image, heads, ours, queries):
@@ -180,6 +184,7 @@ def query_tile(out, q_t, k_t, values, mask, scale, image, heads, ours, queries):
             values[:, :, number * D : (number + 1) * D],
             bias,
             scale,
+            first_feature(D, number),
         )
     pattern = [[out.row, queries.size], [out.head, ours.size], [1, D]]
     place = offset_of(out, image, ours.start, queries.start)
@@ -195,23 +200,36 @@ def mask_rows(mask, image, head, queries):
     return rows
 
 
-def one_head(attended, q_t, k_t, values, bias, scale):
-    """softmax(scale * q k^T + bias) v of one tile; q_t [D, queries], k_t [D, K], values [128 keys, key slots, D]."""
-    logit, peak = logits(q_t, k_t, bias, scale)
+def one_head(attended, q_t, k_t, values, bias, scale, first):
+    """softmax(scale * q k^T + bias) v of one tile of queries.
+
+    q_t [D, queries] and k_t [D, K], both from partition `first` on; values [128 keys, key slots, D].
+    """
+    logit, peak = logits(q_t, k_t, bias, scale, first)
     weight, inverse_sum = exponentials(logit, peak, q_t.dtype)
     total = weighted_values(weight, values, k_t.shape[1])
     nisa.tensor_scalar(dst=attended, data=total, op0=nl.multiply, operand0=inverse_sum)
 
 
-def logits(q_t, k_t, bias, scale):
+def logits(q_t, k_t, bias, scale, first):
     """scale * q k^T + bias, [queries, K] in fp32, and the maximum of each chunk of 512 keys, [queries, chunks]."""
-    Q, K = q_t.shape[1], k_t.shape[1]
+    D, Q, K = q_t.shape[0], q_t.shape[1], k_t.shape[1]
+    # Heads that share the partitions take their own rows of the Tensor Engine, where they can run at the same time.
+    own_rows = heads_side_by_side(D) > 1
+    position, size = ((first, 0), (D, PARTITIONS)) if own_rows else ((), ())
     chunks = tiles(K, CHUNK)
     logit = nl.ndarray((Q, K), dtype=nl.float32, buffer=nl.sbuf)
     peak = nl.ndarray((Q, len(chunks)), dtype=nl.float32, buffer=nl.sbuf)
     for keys in chunks:
         product = nl.ndarray((Q, keys.size), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=product, stationary=q_t, moving=k_t[:, keys.start : keys.stop], accumulate=False)
+        nisa.nc_matmul(
+            dst=product,
+            stationary=q_t,
+            moving=k_t[:, keys.start : keys.stop],
+            accumulate=False,
+            tile_position=position,
+            tile_size=size,
+        )
         part, top = logit[:, keys.start : keys.stop], peak[:, keys.index : keys.index + 1]
         if given(bias):
             # The scale comes before the mask: finfo.min times a scale would be infinite or no longer the smallest.

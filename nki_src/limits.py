@@ -9,7 +9,7 @@ MAX_CHANNELS = 8192
 # attention: head_dim is the contraction of the score matmul, and the Tensor Engine has 128 rows.
 MAX_HEAD_DIM = 128
 
-# attention: keys, queries, values, mask, logits and their transpose are 192 of 208 KiB per partition at 8192 in fp32.
+# attention: keys, queries, values, mask, logits and their transpose are 161 of 208 KiB per partition at 8192 in fp32.
 MAX_SEQUENCE = 8192
 
 # mlp: with these widths in fp32 the smallest block of tokens still fits beside its hidden activations.
