@@ -21,8 +21,6 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The memory of a neuron or CPU tensor as an array, strides included; a kernel may write into it."""
     tensor = tensor.detach()
     host = memory.as_cpu(tensor) if memory.is_neuron(tensor) else tensor
-    if tensor.is_conj() or tensor.is_neg():
-        raise TypeError("a kernel got a lazily conjugated or negated tensor; call .resolve_conj().resolve_neg() first")
     if tensor.dtype not in FOREIGN:
         return host.numpy()
     carrier, dtype = FOREIGN[tensor.dtype]

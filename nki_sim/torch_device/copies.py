@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from . import memory
+from . import counters, memory, refusals
 from .dispatch import SPECIAL
 
 
@@ -18,6 +18,37 @@ def copy_from(op: Any, source: torch.Tensor, destination: torch.Tensor, non_bloc
         from_, to = (memory.as_cpu(t) if memory.is_neuron(t) else t for t in (source, destination))
     to.copy_(from_)
     return destination
+
+
+def to_copy(
+    tensor: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """aten::_to_copy of a neuron tensor: `x.cpu()`, `x.to(dtype)`.
+
+    torch's own kernel would pin the destination of a copy to the CPU that need not block; here every copy blocks.
+    """
+    counters.count_op("aten::_to_copy")
+    target = device if device is not None else tensor.device
+    refusals.check_index(target)
+    on_device = target.type == "neuron"
+    copy: torch.Tensor = torch.ops.aten._to_copy.default(
+        memory.as_cpu(tensor),
+        dtype=dtype,
+        layout=layout,
+        device=torch.device("cpu") if on_device else target,
+        memory_format=memory_format,
+    )
+    if not on_device:
+        return copy
+    refusals.check_dtype(copy.dtype)
+    return memory.as_neuron(copy)
 
 
 def resize(

@@ -71,7 +71,8 @@ def _check_room() -> None:
 
 def _register(strict: bool) -> None:
     # Imported here: these modules register an operator with torch or import torch's compiler.
-    from . import accelerator, autocast, bridge, convolution, copies, dispatch, module, neuronx, refusals, storage  # noqa: F401
+    from . import accelerator, autocast, convolution, copies, dispatch, module, neuronx, printing, refusals, storage
+    from . import bridge as bridge  # a direct call of a kernel finds the device there
     from . import compile as compile_backend
 
     refusals.set_strict(strict)
@@ -80,16 +81,19 @@ def _register(strict: bool) -> None:
     everything, aten = library("_", "IMPL"), library("aten", "IMPL")
     _libraries.extend((everything, aten))
     everything.fallback(dispatch.run, "PrivateUse1")
+    everything.fallback(torch.library.fallthrough_kernel, autocast.KEY)
     for op in dispatch.operators_with_cpu_kernels():
         aten.impl(op, dispatch.kernel_of(op), "PrivateUse1")
     aten.impl(convolution.CONVOLUTION, convolution.convolution, "PrivateUse1")
     aten.impl(convolution.BACKWARD, convolution.convolution_backward, "PrivateUse1")
     for key in ("Conjugate", "Negative"):  # copies look at these bits themselves
         aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
+    aten.impl("_to_copy", copies.to_copy, "PrivateUse1")
     aten.impl("_new_zeros_with_same_feature_meta", copies.new_zeros_like_base, "PrivateUse1")
     aten.impl("_pin_memory", copies.refuse_pinning, "CPU")
     autocast.register(aten)
     storage.guard_constructor()
+    printing.print_from_cpu()
     accelerator.complete()
     neuronx.publish()
     compile_backend.register()

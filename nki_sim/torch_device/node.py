@@ -6,7 +6,7 @@ tracing         one node in the graph; dynamo does not look into the kernel
 autograd        nothing flows through: a launch returns tensors without history, as on the real device
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,19 +40,19 @@ def call(kernel: Kernel, cores: int | None, arguments: dict[str, Any]) -> Any:
 
     Without `cores` the launch follows the runtime. Under torch.compile the call is one node of the graph.
     """
-    return _call(_index_of(kernel), cores, arguments)
+    return _call(_index_of(kernel.func), cores, arguments)
 
 
 _kernels: list[Kernel] = []
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _index_of(kernel: Kernel) -> int:
-    """Dynamo lets numbers into a graph, not kernels."""
-    for index, known in enumerate(_kernels):
-        if known is kernel:
+def _index_of(function: Callable[..., Any]) -> int:
+    """Dynamo lets numbers into a graph, not kernels. It knows the function of a kernel that was made while tracing."""
+    for index, kernel in enumerate(_kernels):
+        if kernel.func is function:
             return index
-    _kernels.append(kernel)
+    _kernels.append(Kernel(function))
     return len(_kernels) - 1
 
 

@@ -57,7 +57,11 @@ def check_cores(kernel: str, cores: Any) -> None:
 
 
 def check_operands(kernel: str, tensors: Sequence[torch.Tensor]) -> None:
-    """The tensors of a launch are on one device; in strict mode that is the neuron device."""
+    """The tensors of a launch are plain and on one device; in strict mode that is the neuron device."""
+    if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors):
+        raise TypeError(
+            f"kernel {kernel}: got a lazily conjugated or negated tensor; call .resolve_conj().resolve_neg() first"
+        )
     devices = sorted({str(tensor.device) for tensor in tensors})
     if len(devices) > 1:
         raise RuntimeError(
