@@ -8,7 +8,16 @@ from torch import Tensor
 from . import reference
 from .answer import Answer, at_most, first_no
 from .checks import has_axes, has_size, is_floating, is_like, is_number, is_tensor, on_device_of
-from .dispatch import OPS, autocast, launch, reachable, register_backward, register_launch, register_reference
+from .dispatch import (
+    OPS,
+    autocast,
+    in_autocast,
+    launch,
+    reachable,
+    register_backward,
+    register_launch,
+    register_reference,
+)
 from .memory_order import LAYOUTS, as_bhsd, empty_in, in_layout, layout_for, order_of
 from .nki_src.limits import MAX_HEAD_DIM, MAX_SEQUENCE
 from .reference.attention import attention_backward, default_scale
@@ -63,9 +72,9 @@ def supports(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] =
 def check(query: Tensor, key: Tensor, value: Tensor, scale: Optional[float], mask: Optional[Tensor]) -> None:
     is_floating("query", query)
     has_axes("query", query, "B, H, Q, D", "reshape it with query.view(B, Q, H, D).transpose(1, 2)")
-    in_autocast = torch.is_autocast_enabled(query.device.type)
+    same_dtype = not in_autocast(query)
     for name, x in (("key", key), ("value", value)):
-        is_like(name, x, "query", query, same_dtype=not in_autocast)
+        is_like(name, x, "query", query, same_dtype=same_dtype)
         has_axes(name, x, "B, H, K, D", f"reshape it with {name}.view(B, K, H, D).transpose(1, 2)")
         has_size(name, x, 0, query.shape[0], "B", "query", f"expand {name} to the batch of query")
         has_size(name, x, 1, query.shape[1], "H", "query", f"repeat the heads of {name} with repeat_interleave")

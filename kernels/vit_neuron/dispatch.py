@@ -52,8 +52,17 @@ def register_reference(
 
 
 def register_backward(op: str, body: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Register `body` as the operator `<op>_backward`; torch refuses to differentiate it again."""
-    torch.library.custom_op(f"{NAMESPACE}::{op}_backward", body, mutates_args=()).register_fake(fake)
+    """Register `body` as the operator `<op>_backward`, which cannot be differentiated again."""
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError(
+            f"{op}: its gradient was asked to be differentiated; allowed: first derivatives; for second ones call "
+            f"vit_neuron.reference.{op}, which torch differentiates as often as needed"
+        )
+
+    operator = torch.library.custom_op(f"{NAMESPACE}::{op}_backward", body, mutates_args=())
+    operator.register_fake(fake)
+    operator.register_autograd(refuse)
 
 
 def register_launch(op: str, body: Callable[..., Tensor], set_up: SetUp, backward: Backward) -> None:
@@ -113,9 +122,14 @@ def cores() -> int:
     return int(setting)
 
 
+def in_autocast(x: Tensor) -> bool:
+    """Whether torch.autocast is on for the device of `x`."""
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
 def autocast(x: Tensor) -> Tensor:
     """`x` in the dtype that torch.autocast gives to matrix products on its device; as it is outside of autocast."""
-    device = x.device.type
-    if not torch.is_autocast_enabled(device) or x.dtype == torch.float64:
+    if not in_autocast(x) or x.dtype == torch.float64:
         return x
-    return x.to(torch.get_autocast_dtype(device))
+    return x.to(torch.get_autocast_dtype(x.device.type))

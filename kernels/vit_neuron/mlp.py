@@ -8,7 +8,16 @@ from torch import Tensor
 from . import reference
 from .answer import Answer, at_most, first_no
 from .checks import has_axes, has_size, is_floating, is_like, is_vector
-from .dispatch import OPS, autocast, launch, reachable, register_backward, register_launch, register_reference
+from .dispatch import (
+    OPS,
+    autocast,
+    in_autocast,
+    launch,
+    reachable,
+    register_backward,
+    register_launch,
+    register_reference,
+)
 from .nki_src.limits import ACTIVATIONS, MAX_HIDDEN, MAX_INTERMEDIATE
 from .packing import packed
 from .reference.mlp import mlp_backward
@@ -60,10 +69,10 @@ def check(x: Tensor, w1: Tensor, b1: Optional[Tensor], w2: Tensor, b2: Optional[
     is_floating("x", x)
     if x.dim() == 0:
         raise ValueError("x: got a scalar; allowed: at least one axis, the channels; reshape it with x.reshape(1)")
-    in_autocast = torch.is_autocast_enabled(x.device.type)
+    same_dtype = not in_autocast(x)
     for name, tensor in (("w1", w1), ("b1", b1), ("w2", w2), ("b2", b2)):
         if tensor is not None or name in ("w1", "w2"):
-            is_like(name, tensor, "x", x, same_dtype=not in_autocast)
+            is_like(name, tensor, "x", x, same_dtype=same_dtype)
     has_axes("w1", w1, "I, C", "pass the weight of the first torch.nn.Linear")
     has_axes("w2", w2, "O, I", "pass the weight of the second torch.nn.Linear")
     has_size("w1", w1, 1, x.shape[-1], "C", "the last axis of x", "pass it as torch.nn.Linear has it, [out, in]")
