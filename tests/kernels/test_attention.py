@@ -9,21 +9,10 @@ from nki_src.attention import attention
 from nki_src.limits import MAX_HEAD_DIM, MAX_SEQUENCE
 from tests.tolerances import Tolerance, as_float64, assert_close
 
+from . import references
 from .running import DTYPES, normal, run
 
 SMALLEST = float(np.finfo(np.float32).min)
-
-
-def reference(query, key, value, mask, scale: float) -> np.ndarray:
-    """softmax(scale * q k^T + mask) v on [B, H, S, D] in float64; a row without any key gives zeros."""
-    logit = scale * as_float64(query) @ as_float64(key).swapaxes(-1, -2)
-    if mask is not None:
-        logit = logit + as_float64(mask)
-    top = logit.max(axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        weight = np.exp(logit - np.where(top == -np.inf, 0, top))
-    total = weight.sum(axis=-1, keepdims=True)
-    return np.where(total == 0, 0, weight / np.where(total == 0, 1, total)) @ as_float64(value)
 
 
 def inputs(case: str, B: int, H: int, Q: int, K: int, D: int, dtype: str) -> list[np.ndarray]:
@@ -77,14 +66,16 @@ def test_matches_float64(case: str, B: int, H: int, Q: int, K: int, D: int, dtyp
     query, key, value = inputs(case, B, H, Q, K, D, dtype)
     y = attend(query, key, value, None, D**-0.5, layout)
     assert y.dtype == query.dtype
-    assert_close(y, reference(query, key, value, None, D**-0.5), case=case)
+    assert_close(y, references.attention(query, key, value, None, D**-0.5), case=case)
 
 
 @pytest.mark.parametrize("D", [1, 2, 31, 32, 33, 40, 48, 56, 63, 64, 65, 72, 80, 88, 96, 112, 127, MAX_HEAD_DIM])
 def test_head_dims(D: int) -> None:
     query, key, value = inputs(f"head_dim_{D}", 1, 5, 20, 30, D, "float32")
     for layout in ("bshd", "bhsd"):
-        assert_close(attend(query, key, value, None, D**-0.5, layout), reference(query, key, value, None, D**-0.5))
+        assert_close(
+            attend(query, key, value, None, D**-0.5, layout), references.attention(query, key, value, None, D**-0.5)
+        )
 
 
 def test_layouts_give_the_same_bits() -> None:
@@ -105,7 +96,7 @@ LONG = [
 def test_long_sequences(case: str, B: int, H: int, Q: int, K: int, D: int, dtype: str, layout: str) -> None:
     query, key, value = inputs(case, B, H, Q, K, D, dtype)
     y = attend(query, key, value, None, D**-0.5, layout)
-    assert_close(y, reference(query, key, value, None, D**-0.5), case=case)
+    assert_close(y, references.attention(query, key, value, None, D**-0.5), case=case)
 
 
 @pytest.mark.slow
@@ -113,7 +104,7 @@ def test_long_sequence_with_mask_at_the_limits_of_sbuf() -> None:
     query, key, value = inputs("limit_mask", 1, 1, MAX_SEQUENCE, MAX_SEQUENCE, MAX_HEAD_DIM, "float32")
     mask = normal("limit_mask_bias", (1, 1, MAX_SEQUENCE, MAX_SEQUENCE))[0]
     y = attend(query, key, value, mask, MAX_HEAD_DIM**-0.5)
-    assert_close(y, reference(query, key, value, mask, MAX_HEAD_DIM**-0.5))
+    assert_close(y, references.attention(query, key, value, mask, MAX_HEAD_DIM**-0.5))
 
 
 # -- masks -------------------------------------------------------------------------------------------------------------
@@ -138,7 +129,9 @@ MASKS = [
 def test_masks(case: str, shape: tuple[int, ...], layout: str) -> None:
     query, key, value = inputs(case, 2, 3, 140, 150, 64, "float32")
     mask = normal(f"mask_{case}", shape)[0]
-    assert_close(attend(query, key, value, mask, 0.125, layout), reference(query, key, value, mask, 0.125), case=case)
+    assert_close(
+        attend(query, key, value, mask, 0.125, layout), references.attention(query, key, value, mask, 0.125), case=case
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -146,7 +139,7 @@ def test_mask_across_chunks_of_keys(dtype: str) -> None:
     query, key, value = inputs("chunks", 1, 2, 130, 1100, 40, dtype)
     mask = normal("chunks_mask", (1, 1, 130, 1100))[0]
     mask[..., 600:] = -np.inf  # the last chunk has nothing, the second one half
-    assert_close(attend(query, key, value, mask, 0.2), reference(query, key, value, mask, 0.2))
+    assert_close(attend(query, key, value, mask, 0.2), references.attention(query, key, value, mask, 0.2))
 
 
 EMPTY = [("minus_infinity", -np.inf), ("finfo_min", SMALLEST)]
@@ -160,7 +153,7 @@ def test_fully_masked_rows(case: str, value: float, K: int, dtype: str) -> None:
     mask = np.where(normal(f"mask_{case}", (1, 1, 140, K))[0] > 0, np.float32(0), np.float32(value))
     mask[0, 0, [0, 77, 139]] = value
     y = attend(query, key, values, mask, 0.125)
-    assert_close(y, reference(query, key, values, mask, 0.125), case=case)
+    assert_close(y, references.attention(query, key, values, mask, 0.125), case=case)
     if value == -np.inf:
         assert not y[:, :, [0, 77, 139]].any()  # zeros, as torch gives
     else:
@@ -186,7 +179,7 @@ def test_scales(scale: float, masked: bool) -> None:
     mask = normal("scales_mask", (1, 1, 60, 600))[0] if masked else None
     y = attend(query, key, value, mask, scale)
     # Logits of up to 100 lose 100 * 2**-24 = 6e-6 when they are rounded, several times, and weights lose as much.
-    assert_close(y, reference(query, key, value, mask, scale), tolerance=Tolerance(5e-5, 5e-5))
+    assert_close(y, references.attention(query, key, value, mask, scale), tolerance=Tolerance(5e-5, 5e-5))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -199,14 +192,14 @@ def test_logits_up_to_ten_thousand(dtype: str, sign: int) -> None:
     key[...] = generator.integers(-3, 4, key.shape)
     query[:, :, :, 0], key[:, :, :, 0] = 128, generator.integers(-78, 79, key.shape[:3])
     value = normal("large", (1, 2, 600, 64), dtype=dtype)[0]
-    expected = reference(query, key, value, None, sign)
+    expected = references.attention(query, key, value, None, sign)
     assert 9e3 < np.abs(as_float64(query) @ as_float64(key).swapaxes(-1, -2)).max() <= 1e4 + 192
     assert_close(attend(query, key, value, None, float(sign)), expected)
 
 
 def test_inexact_logits_of_thousands() -> None:
     query, key, value = inputs("thousands", 1, 2, 130, 200, 64, "float32")
-    expected = reference(query, key, value, None, 200.0)
+    expected = references.attention(query, key, value, None, 200.0)
     # Logits reach 8000; the dot product and the scale round them by 8000 * 2**-24 = 5e-4 each, weights lose as much.
     assert_close(attend(query, key, value, None, 200.0), expected, tolerance=Tolerance(2e-3, 2e-3))
 
@@ -243,7 +236,7 @@ def test_nan_and_infinity(case: str, where: str, bad: float, rows: str) -> None:
         positive = arrays["query"][0, 1, :, 5] > 0
         assert np.array_equal(lost.all(axis=1), positive)
         without = [np.delete(arrays[name], 3, axis=2) for name in ("key", "value")]
-        expected = reference(arrays["query"], *without, None, 0.125)
+        expected = references.attention(arrays["query"], *without, None, 0.125)
         assert_close(y[0, 1][~positive], expected[0, 1][~positive])
 
 

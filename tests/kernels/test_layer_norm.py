@@ -7,19 +7,10 @@ import pytest
 
 from nki_src.layer_norm import layer_norm
 from nki_src.limits import MAX_CHANNELS
-from tests.tolerances import Tolerance, as_float64, assert_close
+from tests.tolerances import Tolerance, assert_close
 
+from . import references
 from .running import DTYPES, normal, run
-
-
-def reference(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float) -> np.ndarray:
-    """The formula on paper, in float64."""
-    x = as_float64(x)
-    centred = x - x.mean(axis=1, keepdims=True)
-    y = centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + eps)
-    y = y if weight is None else y * as_float64(weight)
-    return y if bias is None else y + as_float64(bias)
-
 
 CASES = [
     # id                   T     C  dtype         why
@@ -49,7 +40,7 @@ def test_matches_float64(case: str, T: int, C: int, dtype: str) -> None:
     x, weight, bias = normal(case, (T, C), (C,), (C,), dtype=dtype)
     y = run(layer_norm, x, weight, bias, 1e-6)
     assert y.dtype == x.dtype
-    assert_close(y, reference(x, weight, bias, 1e-6), case=case)
+    assert_close(y, references.layer_norm(x, weight, bias, 1e-6), case=case)
 
 
 OPTIONAL = [("neither", False, False), ("weight_only", True, False), ("bias_only", False, True)]
@@ -60,13 +51,13 @@ OPTIONAL = [("neither", False, False), ("weight_only", True, False), ("bias_only
 def test_weight_and_bias_are_optional(case: str, has_weight: bool, has_bias: bool, dtype: str) -> None:
     x, weight, bias = normal(case, (133, 96), (96,), (96,), dtype=dtype)
     chosen = weight if has_weight else None, bias if has_bias else None
-    assert_close(run(layer_norm, x, *chosen, 1e-5), reference(x, *chosen, 1e-5), case=case)
+    assert_close(run(layer_norm, x, *chosen, 1e-5), references.layer_norm(x, *chosen, 1e-5), case=case)
 
 
 def test_parameters_may_be_wider_than_the_input() -> None:
     (x,) = normal("mixed", (40, 192), dtype="bfloat16")
     weight, bias = normal("mixed_parameters", (192,), (192,))
-    assert_close(run(layer_norm, x, weight, bias, 1e-6), reference(x, weight, bias, 1e-6))
+    assert_close(run(layer_norm, x, weight, bias, 1e-6), references.layer_norm(x, weight, bias, 1e-6))
 
 
 def test_input_is_not_written() -> None:
@@ -80,7 +71,11 @@ def test_a_large_mean_costs_only_its_own_rounding() -> None:
     x = normal("offset", (64, 768))[0] + np.float32(1000)
     # Half a unit in the last place of 1000 is 3e-5 standard deviations. The mean is rounded by bn_stats, by the
     # weighted sum of bn_aggr and by its division: five of them.
-    assert_close(run(layer_norm, x, None, None, 1e-6), reference(x, None, None, 1e-6), tolerance=Tolerance(2e-5, 15e-5))
+    assert_close(
+        run(layer_norm, x, None, None, 1e-6),
+        references.layer_norm(x, None, None, 1e-6),
+        tolerance=Tolerance(2e-5, 15e-5),
+    )
 
 
 SIZES = [
@@ -94,7 +89,7 @@ SIZES = [
 @pytest.mark.parametrize(("case", "size", "eps"), SIZES, ids=[row[0] for row in SIZES])
 def test_scale_of_the_input(case: str, size: float, eps: float) -> None:
     x = normal(case, (9, 768))[0] * np.float32(size)
-    assert_close(run(layer_norm, x, None, None, eps), reference(x, None, None, eps), case=case)
+    assert_close(run(layer_norm, x, None, None, eps), references.layer_norm(x, None, None, eps), case=case)
 
 
 def test_a_constant_row_gives_the_bias() -> None:
@@ -112,7 +107,7 @@ def test_nan_and_infinity_stay_in_their_row(case: str, value: float) -> None:
     x[1, 7] = value
     y = run(layer_norm, x, None, None, 1e-6)
     assert np.isnan(y[1]).all()  # mean or variance is not finite, and so says the formula
-    assert_close(y[[0, 2, 3]], reference(x[[0, 2, 3]], None, None, 1e-6))
+    assert_close(y[[0, 2, 3]], references.layer_norm(x[[0, 2, 3]], None, None, 1e-6))
 
 
 REFUSED = [

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from math import erf
-
 import numpy as np
 import pytest
 
 from nki_src import mlp as module
 from nki_src.limits import ACTIVATIONS, MAX_HIDDEN, MAX_INTERMEDIATE
 from nki_src.mlp import Plan, mlp, plan_for
-from tests.tolerances import as_float64, assert_close
+from tests.tolerances import assert_close
 
+from . import references
 from .running import DTYPES, normal, run
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
-
-
-FUNCTIONS = {
-    "gelu": lambda x: x * 0.5 * (1 + np.vectorize(erf)(x / np.sqrt(2))),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-    "quick_gelu": lambda x: x * sigmoid(1.702 * x),
-    "relu": lambda x: np.where(np.isnan(x), x, np.maximum(x, 0)),
-    "silu": lambda x: x * sigmoid(x),
-}
-
-
-def reference(x, w1, b1, w2, b2, activation: str) -> np.ndarray:
-    """Two matrix products and a function, in float64; the hidden layer is not rounded."""
-    hidden = as_float64(x) @ as_float64(w1) + (0 if b1 is None else as_float64(b1))
-    return FUNCTIONS[activation](hidden) @ as_float64(w2) + (0 if b2 is None else as_float64(b2))
 
 
 def inputs(case: str, T: int, H: int, I: int, dtype: str) -> list[np.ndarray]:  # noqa: E741
@@ -66,7 +45,7 @@ def test_matches_float64(case: str, T: int, H: int, I: int, dtype: str, activati
     arguments = inputs(case, T, H, I, dtype)
     y = run(mlp, *arguments, activation)
     assert y.dtype == arguments[0].dtype
-    assert_close(y, reference(*arguments, activation), case=case)
+    assert_close(y, references.mlp(*arguments, activation), case=case)
 
 
 LARGE = [
@@ -81,14 +60,14 @@ LARGE = [
 @pytest.mark.parametrize(("case", "T", "H", "I", "dtype", "activation"), LARGE, ids=[row[0] for row in LARGE])
 def test_large_models(case: str, T: int, H: int, I: int, dtype: str, activation: str) -> None:  # noqa: E741
     arguments = inputs(case, T, H, I, dtype)
-    assert_close(run(mlp, *arguments, activation), reference(*arguments, activation), case=case)
+    assert_close(run(mlp, *arguments, activation), references.mlp(*arguments, activation), case=case)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations(activation: str, dtype: str) -> None:
     arguments = inputs(activation, 20, 96, 200, dtype)
-    assert_close(run(mlp, *arguments, activation), reference(*arguments, activation), case=activation)
+    assert_close(run(mlp, *arguments, activation), references.mlp(*arguments, activation), case=activation)
 
 
 OPTIONAL = [("neither", False, False), ("b1_only", True, False), ("b2_only", False, True)]
@@ -98,7 +77,7 @@ OPTIONAL = [("neither", False, False), ("b1_only", True, False), ("b2_only", Fal
 def test_biases_are_optional(case: str, has_b1: bool, has_b2: bool) -> None:
     x, w1, b1, w2, b2 = inputs(case, 150, 96, 200, "bfloat16")
     arguments = x, w1, b1 if has_b1 else None, w2, b2 if has_b2 else None
-    assert_close(run(mlp, *arguments, "gelu"), reference(*arguments, "gelu"), case=case)
+    assert_close(run(mlp, *arguments, "gelu"), references.mlp(*arguments, "gelu"), case=case)
 
 
 PLANS = [
