@@ -176,9 +176,9 @@ def query_tile(out, q_t, k_t, values, mask, scale, image, heads, ours, queries):
     common = mask_rows(mask, image, 0, queries) if given(mask) and mask.shape[1] == 1 else None
     for head in range(ours.start, ours.stop):
         bias = mask_rows(mask, image, head, queries) if given(mask) and mask.shape[1] > 1 else common
-        number, place = head - heads.start, head - ours.start
+        number, column = head - heads.start, (head - ours.start) * D
         one_head(
-            attended[:, place * D : (place + 1) * D],
+            attended[:, column : column + D],
             head_of(q_t, D, number, queries),
             head_of(k_t, D, number, keys),
             values[:, :, number * D : (number + 1) * D],
@@ -187,8 +187,8 @@ def query_tile(out, q_t, k_t, values, mask, scale, image, heads, ours, queries):
             first_feature(D, number),
         )
     pattern = [[out.row, queries.size], [out.head, ours.size], [1, D]]
-    place = offset_of(out, image, ours.start, queries.start)
-    nisa.dma_copy(dst=out.data.ap(pattern=pattern, offset=place), src=attended)
+    first = offset_of(out, image, ours.start, queries.start)
+    nisa.dma_copy(dst=out.data.ap(pattern=pattern, offset=first), src=attended)
 
 
 def mask_rows(mask, image, head, queries):

@@ -51,7 +51,7 @@ def test_matches_float64(case: str, T: int, H: int, I: int, dtype: str, activati
 LARGE = [
     ("siglip_so400m", 729, 1152, 4304, "bfloat16", "gelu_tanh"),  # two blocks, weights streamed twice
     ("dinov2_giant", 514, 1536, 4096, "float32", "silu"),
-    ("vit_large_kept", 1154, 1024, 4096, "bfloat16", "quick_gelu"),
+    ("vit_large_two_images", 1154, 1024, 4096, "bfloat16", "quick_gelu"),  # three blocks, streamed three times
     ("widest", 3, MAX_HIDDEN, 16384, "float32", "relu"),
 ]
 
