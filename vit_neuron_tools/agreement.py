@@ -12,10 +12,11 @@ from .models.predictions import Prediction
 
 Figure = Literal["tokens_error", "layer_cosine", "heat_map_gap"]
 
-NAMES: dict[Figure, str] = {
-    "tokens_error": "last hidden state, relative error",
-    "layer_cosine": "worst layer, cosine",
-    "heat_map_gap": "heat map, mean difference",
+# What is measured, and how.
+NAMES: dict[Figure, tuple[str, str]] = {
+    "tokens_error": ("last hidden state", "relative error"),
+    "layer_cosine": ("worst layer", "cosine"),
+    "heat_map_gap": ("heat map", "mean difference"),
 }
 
 
@@ -45,7 +46,7 @@ class Limit:
         return figure <= self.value if self.bound == "at most" else figure >= self.value
 
     def __str__(self) -> str:
-        return f"{NAMES[self.figure]} {self.bound} {self.value:g}"
+        return f"{', '.join(NAMES[self.figure])} {self.bound} {self.value:g}"
 
 
 # float32: torch and onnxruntime, which sum in another order, are 1.2e-6 apart on the demo's photo; the rest is room for

@@ -1,9 +1,10 @@
-"""Progress of a command: one line per step, with a bar and the time it took."""
+"""Progress of a command: one line per step, with the time it took, and in a terminal a bar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -27,8 +28,10 @@ class Steps:
     @contextmanager
     def step(self, text: str, total: int = 1) -> Iterator[Callable[[], None]]:
         """One step of `total` parts; the function it gives advances by one part. Leaving the step completes it."""
+        task, began = self._progress.add_task(text, total=total), perf_counter()
         if not self._console.is_terminal:
-            self._console.print(f"{text} ...")
-        task = self._progress.add_task(text, total=total)
+            self._console.print(f"{text} ...", end=" ")
         yield lambda: self._progress.advance(task)
         self._progress.update(task, completed=total)
+        if not self._console.is_terminal:
+            self._console.print(f"{perf_counter() - began:.1f} s")

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
 from .agreement import LIMITS, NAMES, Agreement, missed
+from .launches import Launches
 
 
-def launches_table(expected: Counter[str], launched: Counter[str]) -> Table:
+def launches_table(rows: Iterable[Launches]) -> Table:
     table = Table("NKI kernel", title="Kernels that really ran", title_justify="left", header_style="bold")
     table.add_column("layers that got it", justify="right")
     table.add_column("launches", justify="right")
     table.add_column("verdict")
-    for name in sorted(expected.keys() | launched.keys()):
-        verdict = _good("as many") if launched[name] == expected[name] else _bad("not as many")
-        table.add_row(name, str(expected[name]), str(launched[name]), verdict)
+    for row in rows:
+        verdict = _bad(row.problem) if row.problem else _good("as many")
+        table.add_row(row.kernel, str(row.layers), str(row.launched), verdict)
     return table
 
 
 def agreement_table(results: Mapping[str, Agreement], dtype: str) -> Table:
-    limits = "; ".join(map(str, LIMITS[dtype]))
     table = Table("compared with", title=f"Agreement in {dtype}", title_justify="left", header_style="bold")
-    table.caption, table.caption_justify = f"limits: {limits}", "left"
-    for name in NAMES.values():
-        table.add_column(name, justify="right")
+    table.caption, table.caption_justify = "limits: " + "; ".join(map(str, LIMITS[dtype])), "left"
+    for what_and_how in NAMES.values():
+        table.add_column("\n".join(what_and_how), justify="right")
     table.add_column("verdict")
     for name, agreement in results.items():
         table.add_row(

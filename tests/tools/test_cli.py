@@ -105,3 +105,9 @@ def test_help_lists_every_command() -> None:
     result = vit_neuron("--help")
     assert result.exit_code == 0
     assert "demo" in words(result)
+
+
+def test_operations_are_those_of_the_registry() -> None:
+    from vit_neuron import registry
+
+    assert list(cli.OPERATIONS) == list(registry.OPERATIONS)

@@ -18,7 +18,8 @@ from vit_neuron_tools.picture import draw  # noqa: E402  # after the skips
 def test_picture(tmp_path: Path, gap: float) -> None:
     want = torch.linspace(0, 0.9, 224).expand(224, 224)
     path = tmp_path / "demo.png"
-    draw(path, Image.new("RGB", (224, 224), (0, 200, 0)), want, want + gap, title="Title", subtitle="Subtitle")
+    photo = Image.new("RGB", (224, 224), (0, 200, 0))
+    draw(path, photo, ("theirs", want), ("ours", want + gap), title="Title", subtitle="Subtitle")
     with Image.open(path) as image:
         assert image.format == "PNG"
         colours = np.asarray(image.convert("RGB"))

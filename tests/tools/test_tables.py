@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vit_neuron_tools.agreement import Agreement
+from vit_neuron_tools.launches import count
 from vit_neuron_tools.tables import agreement_table, launches_table
 
 
@@ -21,17 +22,20 @@ def printed(table: Table) -> list[str]:
 
 
 LAUNCHES = [
-    # id               expected            launched            the row
-    ("as_many", {"attention": 12}, {"attention": 12}, ["attention", "12", "12", "as many"]),
-    ("never_ran", {"attention": 12}, {}, ["attention", "12", "0", "not as many"]),
-    ("ran_unasked", {}, {"mlp": 1}, ["mlp", "0", "1", "not as many"]),
+    # id               layers              launched            the row
+    ("as_many", {"mlp": 12}, {"mlp": 12}, "mlp 12 12 as many"),
+    ("never_ran", {"mlp": 12}, {}, "mlp 12 0 not as many"),  # every call took the reference
+    ("ran_twice", {"mlp": 12}, {"mlp": 24}, "mlp 12 24 not as many"),
+    ("nothing_swapped", {}, {}, "mlp 0 0 no layer got it"),
+    ("not_asked_for", {"mlp": 12}, {"mlp": 12, "layer_norm": 1}, "layer_norm 0 1 not as many"),
 ]
 
 
-@pytest.mark.parametrize(("case", "expected", "launched", "row"), LAUNCHES, ids=[row[0] for row in LAUNCHES])
-def test_launches(case: str, expected: dict[str, int], launched: dict[str, int], row: list[str]) -> None:
-    lines = printed(launches_table(Counter(expected), Counter(launched)))
-    assert " ".join(row) in lines
+@pytest.mark.parametrize(("case", "layers", "launched", "row"), LAUNCHES, ids=[row[0] for row in LAUNCHES])
+def test_launches(case: str, layers: dict[str, int], launched: dict[str, int], row: str) -> None:
+    rows = count(["mlp"], Counter(layers), Counter(launched))
+    assert row in printed(launches_table(rows))
+    assert any(r.problem for r in rows) == (case != "as_many")
 
 
 AGREEMENTS = [
@@ -44,6 +48,4 @@ AGREEMENTS = [
 def test_agreement(case: str, agreement: Agreement, text: str) -> None:
     lines = printed(agreement_table({"somebody else": agreement}, "bfloat16"))
     assert any(line.startswith("somebody else") and line.endswith(text) for line in lines)
-    assert any(
-        "limits: worst layer, cosine at least 0.999; heat map, mean difference at most 0.01" in li for li in lines
-    )
+    assert "limits: worst layer, cosine at least 0.999; heat map, mean difference at most 0.01" in " ".join(lines)
