@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 STDLIB = frozenset(sys.stdlib_module_names)
+SIMULATOR = frozenset({"numpy", "ml_dtypes", "threadpoolctl"})
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ RULES = [
     # published with it; the libraries whose models it changes may be absent
     Rule("registry.py", STDLIB | {"torch"}, frozenset({"transformers", "timm", "diffusers", "kernels"})),
     # the simulator runs without torch; pictures and tables are drawn on request
-    Rule("nki_sim", STDLIB | {"nki_sim", "numpy", "ml_dtypes", "threadpoolctl"}, frozenset({"rich", "matplotlib"})),
-    Rule("nki_sim/torch_device", STDLIB | {"nki_sim", "numpy", "ml_dtypes", "torch"}),
+    Rule("nki_sim", STDLIB | {"nki_sim"} | SIMULATOR, frozenset({"rich", "matplotlib", "typing_extensions"})),
+    Rule("nki_sim/torch_device", STDLIB | {"nki_sim", "torch"} | SIMULATOR),
 ]
 
 
