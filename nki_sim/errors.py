@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -56,6 +58,15 @@ def where(site: tuple[str, int] | None = None) -> str:
     """A source line in the short form of error texts, e.g. ``layer_norm.py:31``."""
     file, line = site or source_site()
     return f"{Path(file).name}:{line}"
+
+
+_cautioned: dict[Any, Any] = {}
+
+
+def caution(text: str) -> None:
+    """Warns about the kernel line that is being executed, once per line."""
+    file, line = source_site()
+    warnings.warn_explicit(f"{text}  ({where((file, line))})", UserWarning, file, line, registry=_cautioned)
 
 
 def refusal(subject: str, given: str, allowed: str, remedy: str = "", site: tuple[str, int] | None = None) -> str:

@@ -29,12 +29,15 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
-from .errors import IllegalInstruction, UnsupportedVersion, refusal, source_site
+from . import dtypes, indirect
+from .errors import IllegalInstruction, OutOfBounds, UnsupportedVersion, refusal, source_site, where
 from .machine import Core, current_core
-from .memory import Space
+from .memory import Allocation, Space
+from .operators import Alias
+from .registers import is_register
 from .settings import settings
-from .tensor import NkiTensor, merge
+from .strides import merge
+from .tensor import NkiTensor
 from .trace import Record
 
 SBUF, PSUM, HBM = Space.SBUF, Space.PSUM, Space.HBM
@@ -51,6 +54,10 @@ class Form(enum.Enum):
     SHAPED = enum.auto()  # float32 in the operand's own shape
     SHAPED_BITS = enum.auto()  # as stored, in the operand's own shape
     VIEW = enum.auto()  # the NkiTensor itself
+    INTO = enum.auto()  # for out=: the memory [P, F] of a float32 tile that is written, or None; see `_memory`
+
+
+COMPUTED = (Form.FLOAT32, Form.SHAPED, Form.INTO)  # these take every format that converts to float32
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,10 @@ class Operand:
     is_written: bool
     number: bool = False  # a Python number is as good as a tile
     optional: bool = False  # may be None
+    many: bool = False  # a list of tensors
     indirect: bool = False  # may have run-time vector offsets
+    gathered: bool = False  # may be a view made by .indirect()
+    any_start: bool = False  # may start at any partition
 
     @functools.cached_property
     def letters(self) -> list[str]:
@@ -81,23 +91,21 @@ def reads(
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
     form: Form = Form.FLOAT32,
-    optional: bool = False,
-    indirect: bool = False,
+    **flags: bool,
 ) -> Operand:
-    """A tile that is read."""
-    return Operand(size, space, _allowed(dtypes), form, True, False, optional=optional, indirect=indirect)
+    """A tile that is read. flags: the last fields of Operand."""
+    return Operand(size, space, _allowed(dtypes), form, True, False, **flags)
 
 
 def writes(
     size: str,
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
-    optional: bool = False,
     form: Form = Form.BITS,
-    indirect: bool = False,
+    **flags: bool,
 ) -> Operand:
     """A tile that is overwritten; its old contents do not reach the body."""
-    return Operand(size, space, _allowed(dtypes), form, False, True, optional=optional, indirect=indirect)
+    return Operand(size, space, _allowed(dtypes), form, False, True, **flags)
 
 
 def updates(
@@ -105,10 +113,10 @@ def updates(
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
     form: Form = Form.BITS,
-    indirect: bool = False,
+    **flags: bool,
 ) -> Operand:
     """A tile whose old contents matter for what is written: they reach the body as stored."""
-    return Operand(size, space, _allowed(dtypes), form, True, True, indirect=indirect)
+    return Operand(size, space, _allowed(dtypes), form, True, True, **flags)
 
 
 def scalar(
@@ -116,9 +124,10 @@ def scalar(
     dtypes: Sequence[str] | frozenset[str] | None = None,
     optional: bool = False,
     space: Space = ON_CHIP,
+    form: Form = Form.FLOAT32,
 ) -> Operand:
-    """A Python number, or a tile with one element per partition."""
-    return Operand(size, space, _allowed(dtypes), Form.FLOAT32, True, False, number=True, optional=optional)
+    """A Python number, or a tile with one element per partition. With Form.BITS the number stays as it was given."""
+    return Operand(size, space, _allowed(dtypes), form, True, False, number=True, optional=optional)
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,7 @@ class Call:
     instruction: Instruction
     core: Core
     arguments: dict[str, Any]
+    operands: dict[str, Operand]  # lists of tensors spread out: "srcs[0]", "srcs[1]" ...
     sizes: dict[str, int]
     engine: str = ""
 
@@ -179,7 +189,7 @@ class Call:
         return value if isinstance(value, NkiTensor) else None
 
     def tensors(self) -> dict[str, NkiTensor]:
-        return {n: v for n in self.instruction.operands if isinstance(v := self.arguments[n], NkiTensor)}
+        return {n: v for n in self.operands if isinstance(v := self.arguments[n], NkiTensor)}
 
     def refuse(self, given: str, allowed: str, remedy: str = "") -> IllegalInstruction:
         subject = self.instruction.name
@@ -226,8 +236,11 @@ class Instruction:
         basis: str,
         since: int,
         nki: str,
+        slowdown: Callable[[Record], float] | None = None,
+        meets: bool = False,
     ) -> None:
         functools.update_wrapper(self, body)
+        self.slowdown, self.meets = slowdown or (lambda record: 1.0), meets
         self.name, self.body = body.__name__, body
         self.engine, self.operands, self.limits, self.rules = engine, operands, limits, tuple(rules)
         self.cycles, self.basis, self.since, self.nki = cycles, basis, since, nki
@@ -237,6 +250,10 @@ class Instruction:
         self.enums = {n: type(d) for n, d in self.defaults.items() if isinstance(d, enum.Enum)}
         self.plain = tuple(n for n in self.parameters if n not in operands and n != "name")
         self.results = tuple(n for n, o in operands.items() if o.is_written)
+        self.operators = tuple(n for n in self.plain if n.rstrip("012").endswith("op"))
+        self.lists = tuple(n for n, o in operands.items() if o.many)
+        self.into = next((n for n, o in operands.items() if o.form is Form.INTO), None)
+        self.read_later = tuple(n for n, o in operands.items() if o.is_read)[1:]
         unknown = set(operands) - set(self.parameters)
         if unknown:
             raise TypeError(f"{self.name}: operands {sorted(unknown)} are no parameters")
@@ -252,11 +269,17 @@ class Instruction:
         for name, kind in self.enums.items():
             if type(arguments[name]) is not kind:
                 arguments[name] = _member(self.name, name, kind, arguments[name])
-        arguments = self._with_static_views(arguments, core)
-        plan = self._plan(core, arguments)
-        record = self._record(core, arguments, plan)
+        for name in self.operators:
+            if type(arguments[name]) is Alias:
+                arguments[name] = arguments[name].operator
+        if arguments.get("name"):
+            core.launch.note_name(core, "instruction", arguments["name"])
+        operands = self._spread(arguments) if self.lists else self.operands
+        self._settle_views(arguments, operands, core)
+        plan = self._plan(core, arguments, operands)
+        record = self._record(core, arguments, operands, plan)
         if core.launch.execute:
-            self._execute(arguments)
+            self._execute(core, arguments, plan)
         return NkiInstruction(record)
 
     # -- arguments ---------------------------------------------------------------------------------------------
@@ -278,58 +301,75 @@ class Instruction:
     def _overlap_free(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return not any(name in kwargs for name in self.parameters[: len(args)])
 
-    def _with_static_views(self, arguments: dict[str, Any], core: Core) -> dict[str, Any]:
-        """Replaces views with a scalar run-time offset by where they point now."""
+    def _spread(self, arguments: dict[str, Any]) -> dict[str, Operand]:
+        """The operand table of one call that takes lists: each tensor of a list becomes an operand of its own."""
+        operands: dict[str, Operand] = {}
         for name, operand in self.operands.items():
+            if not operand.many:
+                operands[name] = operand
+                continue
             value = arguments[name]
-            if isinstance(value, NkiTensor) and value.indirection is not None and not operand.indirect:
-                if value.indirection.kind == "vector":
-                    raise IllegalInstruction(
-                        refusal(
-                            self.name,
-                            f"{name} with a vector_offset",
-                            "vector offsets in DMA instructions",
-                            "gather with dma_copy",
-                        )
-                    )
-                arguments[name] = _Moved.of(value, core)
-        return arguments
+            if not isinstance(value, (list, tuple)) or not value:
+                given = f"{name} of type {type(value).__name__}" + (", empty" if value in ([], ()) else "")
+                raise TypeError(refusal(self.name, given, "a list of tensors", "write [tensor]"))
+            for position, tensor in enumerate(value):
+                arguments[f"{name}[{position}]"] = tensor
+                operands[f"{name}[{position}]"] = operand
+        return operands
+
+    def _settle_views(self, arguments: dict[str, Any], operands: dict[str, Operand], core: Core) -> None:
+        """Replaces views with a scalar run-time offset by where they point now."""
+        for name, operand in operands.items():
+            value = arguments[name]
+            if isinstance(value, NkiTensor) and value.indirection is not None:
+                arguments[name] = self._settled(name, value, operand, arguments, core)
+        for name in self.lists:
+            arguments[name] = [arguments[f"{name}[{i}]"] for i in range(len(arguments[name]))]
+
+    def _settled(
+        self, name: str, view: NkiTensor, operand: Operand, arguments: dict[str, Any], core: Core
+    ) -> NkiTensor:
+        """The view where it points now; vector offsets, and scalar ones that oob_mode.skip leaves out, stay."""
+        assert view.indirection is not None
+        kind = view.indirection.kind
+        if kind == "vector" and not operand.indirect:
+            given = f"{name} with a vector_offset"
+            raise IllegalInstruction(
+                refusal(self.name, given, "vector offsets in dma_copy, dma_transpose and dma_compute", "gather first")
+            )
+        if kind == "gather" and not operand.gathered:
+            given = f"{name} made by .indirect()"
+            raise IllegalInstruction(refusal(self.name, given, "a plain view here", "gather with tensor_copy first"))
+        if kind != "scalar":
+            return view
+        try:
+            return Moved.of(view, core)
+        except OutOfBounds:
+            if getattr(arguments.get("oob_mode"), "name", "") == "skip":
+                return view
+            raise
 
     # -- checking ----------------------------------------------------------------------------------------------
 
-    def _plan(self, core: Core, arguments: dict[str, Any]) -> Plan:
+    def _plan(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand]) -> Plan:
         plans = core.launch.plans
         try:
             key = (
                 self,
-                *[self._key(n, arguments[n]) for n in self.operands],
+                *[_key(arguments[n]) for n in operands],
                 *[_hashable(arguments[n]) for n in self.plain],
             )
             plan: Plan | None = plans.get(key)
         except TypeError:
-            return self._check(core, arguments)
+            return self._check(core, arguments, operands)
         if plan is None:
-            plan = plans[key] = self._check(core, arguments)
+            plan = plans[key] = self._check(core, arguments, operands)
         return plan
 
-    def _key(self, name: str, value: Any) -> Any:
-        if isinstance(value, NkiTensor):
-            if value.buffer.on_chip:
-                return (
-                    value.shape,
-                    value.strides,
-                    value.dtype,
-                    value.buffer,
-                    value.offset,
-                    value.storage.allocation.address,
-                )
-            return value.shape, value.dtype, value.buffer, value.indirection is None
-        return type(value)
-
-    def _check(self, core: Core, arguments: dict[str, Any]) -> Plan:
-        call = Call(self, core, arguments, {})
+    def _check(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand]) -> Plan:
+        call = Call(self, core, arguments, operands, {})
         self._check_generation(call)
-        for name, operand in self.operands.items():
+        for name, operand in operands.items():
             self._check_operand(call, name, operand)
         for letter, limit in self.limits.items():
             if letter in call.sizes and (allowed := limit.broken(call.sizes[letter], call)):
@@ -379,23 +419,24 @@ class Instruction:
             raise call.refuse(
                 f"{name} in {value.buffer.name}", f"{_names(operand.space)}", _space_remedy(value, operand)
             )
-        if operand.dtypes is not None and value.dtype not in operand.dtypes:
-            raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(operand.dtypes))}")
+        allowed = operand.dtypes or (dtypes.ARITHMETIC if operand.form in COMPUTED else None)
+        if allowed is not None and value.dtype not in allowed:
+            raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(allowed))}")
         if value.ndim > 5:
             raise call.refuse(
                 f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims"
             )
         if value.on_chip:
-            self._check_partitions(call, name, value)
+            self._check_partitions(call, name, operand, value)
         self._unify(call, name, operand, value)
 
-    def _check_partitions(self, call: Call, name: str, value: NkiTensor) -> None:
+    def _check_partitions(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
         count, first = value.partitions, value.first_partition
         if count > call.target.partitions:
             raise call.refuse(
                 f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim"
             )
-        if DMA in (self.engine if isinstance(self.engine, str) else ""):
+        if operand.any_start or self.engine == DMA:
             return
         legal = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
         if first not in legal or first + count > call.target.partitions:
@@ -437,15 +478,17 @@ class Instruction:
 
     # -- issuing -----------------------------------------------------------------------------------------------
 
-    def _record(self, core: Core, arguments: dict[str, Any], plan: Plan) -> Record:
+    def _record(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand], plan: Plan) -> Record:
         reads: dict[str, Any] = {}
         writes: dict[str, Any] = {}
         now = len(core.trace.records)
-        for name, operand in self.operands.items():
+        for name, operand in operands.items():
             value = arguments[name]
             if type(value) is NkiTensor or isinstance(value, NkiTensor):
                 access = value.access()
                 access.allocation.last_use = now
+                if access.allocation.scope is not None and access.allocation.scope not in core.scopes:
+                    self._left_its_loop(name, access.allocation)
                 if operand.is_read:
                     reads[name] = access
                 if operand.is_written:
@@ -460,32 +503,61 @@ class Instruction:
         core.trace.records.append(record)
         return record
 
-    def _execute(self, arguments: dict[str, Any]) -> None:
-        values = dict(arguments)
+    def _left_its_loop(self, name: str, allocation: Allocation) -> None:
+        """A tensor of a loop body that is used after its iteration: on the device there is one body, and it has ended."""
+        what = f"{name} {allocation.name}" if allocation.name else name
+        given = f"{what}, allocated in a loop body at {where(allocation.site)} that has ended"
+        text = refusal(self.name, given, "tensors allocated before the loop", "allocate it before the loop")
+        if settings.at_least("0.7"):
+            raise IllegalInstruction(text)
+        warnings.warn(text, stacklevel=4)
+
+    def _execute(self, core: Core, arguments: dict[str, Any], plan: Plan) -> None:
+        values = {n: arguments[n] for n in self.parameters} if self.lists else dict(arguments)
         for name, operand in self.operands.items():
             value = arguments[name]
             if isinstance(value, NkiTensor):
-                values[name] = _operand_value(value, operand)
-            elif operand.number and value is not None:
+                values[name] = _operand_value(value, operand, plan.engine)
+            elif operand.number and value is not None and operand.form is Form.FLOAT32:
                 values[name] = np.float32(value)
+        if self.into is not None:
+            values[self.into] = self._memory(arguments)
+        if not isinstance(self.engine, str) and "engine" in values:
+            values["engine"] = type(values["engine"])[plan.engine]
+        core.operands = arguments
         result = self.body(**values)
         if result is NotImplemented:
             return
         if len(self.results) == 1:
             result = (result,)
         for name, contents in zip(self.results, result, strict=True):
-            if contents is not None and arguments[name] is not None:
-                store(arguments[name], contents)
+            if contents is not None and arguments[name] is not None and contents is not values[name]:
+                store(arguments[name], contents, plan.engine)
+
+    def _memory(self, arguments: dict[str, Any]) -> np.ndarray[Any, Any] | None:
+        """The memory of the Form.INTO operand, if results can be computed straight into it.
+
+        They cannot if the tile converts, or does not lie as [P, F], or if an operand lies there too that the body may read
+        again after its first step: any but the first.
+        """
+        assert self.into is not None
+        view = arguments[self.into]
+        if view.indirection is not None or dtypes.storage(view.dtype) != np.float32:
+            return None
+        if any(isinstance(t := arguments[n], NkiTensor) and t.storage is view.storage for n in self.read_later):
+            return None
+        view.storage.prepare_write()
+        return flat(view) if len(view.shape) == 2 or merge(view.shape[1:], view.strides[1:]) else None
 
 
-class _Moved(NkiTensor):
+class Moved(NkiTensor):
     """A view after its run-time offset was applied; keeps the index for the record."""
 
     __slots__ = ("index",)
     index: Any
 
     @classmethod
-    def of(cls, view: NkiTensor, core: Core) -> _Moved:
+    def of(cls, view: NkiTensor, core: Core) -> Moved:
         assert view.indirection is not None
         index = view.indirection.index
         source = view.resolved() if core.launch.execute else view.at(0)
@@ -493,6 +565,7 @@ class _Moved(NkiTensor):
             source.shape, source.dtype, source.storage, source.buffer, source.name, source.strides, source.offset
         )
         moved.index = index
+        moved.check_inside()
         return moved
 
 
@@ -506,30 +579,38 @@ def instruction(
     rules: Sequence[Rule] = (),
     since: int = 2,
     nki: str = "0.6",
+    slowdown: Callable[[Record], float] | None = None,
+    meets: bool = False,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Declares the decorated function as an instruction (see the top of this file).
 
     cycles: cost in cycles of the issuing engine, from the record; None for what the DMA engines carry (bytes count).
     basis: where the cost comes from: "documented: ...", "measured: ..." or "assumed: ...".
     since: first generation (2, 3, 4) that has it. nki: first version of NKI that has it.
+    slowdown: how much longer the DMA engines take for its bytes than for a copy. meets: the cores wait for each other.
     """
 
     def declare(body: Callable[..., Any]) -> Instruction:
-        return Instruction(body, engine, operands, limits or {}, rules, cycles, basis, since, nki)
+        return Instruction(
+            body, engine, operands, limits or {}, rules, cycles, basis, since, nki, slowdown, meets
+        )
 
     return declare
 
 
-def store(view: NkiTensor, contents: Any) -> None:
+def store(view: NkiTensor, contents: Any, engine: str = VECTOR) -> None:
     """Writes `contents` into `view`: bits when the formats agree, one conversion otherwise."""
     view.storage.prepare_write()
+    if view.indirection is not None:
+        indirect.scatter(view, contents, engine)
+        return
     target = view.array
     contents = np.asarray(contents)
     if contents.shape != target.shape:
         contents = (
             contents.reshape(target.shape) if contents.size == target.size else np.broadcast_to(contents, target.shape)
         )
-    target[...] = dtypes.convert(contents, target.dtype)
+    dtypes.assign(target, contents)
 
 
 def flat(view: NkiTensor) -> np.ndarray[Any, Any]:
@@ -545,12 +626,15 @@ def flat(view: NkiTensor) -> np.ndarray[Any, Any]:
     return two.array
 
 
-def _operand_value(view: NkiTensor, operand: Operand) -> Any:
+def _operand_value(view: NkiTensor, operand: Operand, engine: str) -> Any:
     form = operand.form
     if form is Form.VIEW:
         return view
     if operand.is_written and not operand.is_read:
         return None
+    if view.indirection is not None:
+        bits = indirect.gather(view, engine)
+        return bits if form in (Form.BITS, Form.SHAPED_BITS) else dtypes.to_float32(bits)
     if form is Form.FLOAT32:
         return dtypes.to_float32(flat(view))
     if form is Form.BITS:
@@ -558,8 +642,25 @@ def _operand_value(view: NkiTensor, operand: Operand) -> Any:
     return dtypes.to_float32(view.array) if form is Form.SHAPED else view.array
 
 
+def _key(value: Any) -> Any:
+    """What the checks of an operand depend on."""
+    if not isinstance(value, NkiTensor):
+        return type(value)
+    how = value.indirection
+    moved = type(value) if how is None else (how.kind, _key(how.index))
+    if not value.buffer.on_chip:
+        return value.shape, value.dtype, value.buffer, moved
+    address = value.storage.allocation.address
+    return value.shape, value.strides, value.dtype, value.buffer, value.offset, address, moved
+
+
 def _hashable(value: Any) -> Any:
-    """Arguments that are no tensors, as part of a cache key. 1, 1.0 and True are different arguments."""
+    """Arguments that are no tensors, as part of a cache key. 1, 1.0 and True are different arguments.
+
+    Raises TypeError for a register, whose value may decide.
+    """
+    if is_register(value):
+        raise TypeError("a register is no part of a key")
     if isinstance(value, (list, tuple)):
         return tuple(_hashable(v) for v in value)
     return type(value), value

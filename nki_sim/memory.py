@@ -10,7 +10,9 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from . import dtypes
 from .errors import OutOfMemory, refusal, source_site, where
 
 if TYPE_CHECKING:
+    from .accumulation import Accumulation
     from .generations import Generation
 
 
@@ -39,21 +42,14 @@ class MemoryRegion(enum.Enum):
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
 
-    @property
-    def space(self) -> Space:
-        return _SPACES[self]
+    space: Space
+    on_chip: bool
 
-    @property
-    def on_chip(self) -> bool:
-        return self in (MemoryRegion.sbuf, MemoryRegion.psum)
+    def __init__(self, name: str) -> None:
+        self.space = {"sbuf": Space.SBUF, "psum": Space.PSUM}.get(name, Space.HBM)
+        self.on_chip = self.space is not Space.HBM
 
 
-_SPACES = {
-    MemoryRegion.sbuf: Space.SBUF,
-    MemoryRegion.psum: Space.PSUM,
-    MemoryRegion.private_hbm: Space.HBM,
-    MemoryRegion.shared_hbm: Space.HBM,
-}
 _serial = itertools.count()
 
 
@@ -74,6 +70,7 @@ class Allocation:
     birth: int = 0
     last_use: int | None = None
     dropped: int | None = None
+    scope: object | None = None  # the iteration of a device loop in which it was allocated
     serial: int = field(default_factory=lambda: next(_serial))
 
     @property
@@ -97,16 +94,14 @@ class Allocation:
 class Storage:
     """The contents of one allocation as flat bytes, made when first touched and filled with the sentinel."""
 
-    __slots__ = ("__weakref__", "_bytes", "allocation", "clock", "matmul_written", "written")
+    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "clock", "written")
 
     def __init__(self, allocation: Allocation, clock: Any = None, contents: np.ndarray[Any, Any] | None = None) -> None:
         self.allocation = allocation
         self.clock = clock  # an object with a length: the trace of the core that owns this allocation
         self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
-        self.written = False
-        self.matmul_written: np.ndarray[Any, Any] | None = (
-            None  # PSUM: elements that a matmul has written since allocation
-        )
+        self.written = 0  # how often an instruction has written here
+        self.accumulation: Accumulation | None = None  # PSUM: what matmuls have written since the allocation
 
     @property
     def bytes(self) -> np.ndarray[Any, Any]:
@@ -118,14 +113,34 @@ class Storage:
 
     def prepare_write(self) -> None:
         """Marks the contents as changed; a caller's read-only array is copied first and stays as it was."""
-        if not self.written:
-            self.written = True
-            if not self.bytes.flags.writeable:
-                self._bytes = self.bytes.copy()
+        self.written += 1
+        if self.written == 1 and not self.bytes.flags.writeable:
+            self._bytes = self.bytes.copy()
 
     def __del__(self) -> None:
         if self.clock is not None:
             self.allocation.dropped = len(self.clock)
+
+
+_overflow_warns = False
+
+
+@contextmanager
+def overflow_warns() -> Iterator[None]:
+    """Inside the block a launch that needs more memory than there is goes on with a warning, in whatever thread it runs."""
+    global _overflow_warns
+    before, _overflow_warns = _overflow_warns, True
+    try:
+        yield
+    finally:
+        _overflow_warns = before
+
+
+def overflow(text: str) -> None:
+    """Raises OutOfMemory with this text, or warns inside `overflow_warns`."""
+    if not _overflow_warns:
+        raise OutOfMemory(text)
+    warnings.warn(text, stacklevel=3)
 
 
 def check_fits(allocation: Allocation, target: Generation) -> None:
@@ -140,7 +155,7 @@ def check_fits(allocation: Allocation, target: Generation) -> None:
     if start + allocation.row_bytes > room:
         at = f" at byte {start:,}" if start else ""
         tensor = f"{allocation.name or 'a tensor'} of shape {allocation.shape} {allocation.dtype}"
-        raise OutOfMemory(
+        overflow(
             refusal(
                 "ndarray",
                 f"{allocation.row_bytes:,} {what}{at} for {tensor}",
@@ -223,7 +238,7 @@ class OnChipMemory:
         rows = "\n  ".join(a.describe() for a in largest)
         name = self.region.value.upper()
         newest = max(live, key=lambda a: a.serial)
-        raise OutOfMemory(
+        overflow(
             refusal(
                 f"{name} of {self.target.name}",
                 f"{peak:,} bytes per partition live at once in {len(live)} tensors",

@@ -58,6 +58,23 @@ class Access:
         return low, high + size
 
 
+class RunTimeAccess(Access):
+    """An operand whose place was found at run time: as many elements as its shape, anywhere inside `span`.
+
+    span: first element and one past the last, of the allocation in HBM, of the partition's row on chip.
+    """
+
+    __slots__ = ("span",)
+
+    def __init__(self, base: Access, span: tuple[int, int]) -> None:
+        super().__init__(base.allocation, base.offset, base.shape, base.strides, base.dtype)
+        self.span = span
+
+    def byte_range(self) -> tuple[int, int]:
+        size = dtypes.itemsize(self.dtype)
+        return self.span[0] * size, self.span[1] * size
+
+
 @dataclass(eq=False)
 class Record:
     """One executed instruction.
@@ -88,10 +105,22 @@ class Record:
 
 
 @dataclass
+class Loop:
+    """One run of a device loop: which records each of its iterations left, as (first, one past the last)."""
+
+    kind: str  # fori_loop, while_loop or dynamic_range
+    name: str  # of the body function
+    site: tuple[str, int]
+    iterations: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
 class Trace:
-    """The records of one core, in program order."""
+    """The records of one core, in program order; its device loops; the stretches that must keep that order."""
 
     records: list[Record] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    ordered: list[tuple[int, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.records)
