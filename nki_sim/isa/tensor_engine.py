@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..accumulation import accumulate_into
+from ..errors import IllegalInstruction, caution, refusal
+from ..indirect import scattered_where
 from ..instruction import PSUM, SBUF, TENSOR, VECTOR, Call, Form, at_most, instruction, reads, store, writes
-from ..tensor import NkiTensor
+from ..machine import current_core
 from ..trace import Record
 from .enums import engine as engines
 from .enums import matmul_perf_mode
 
-MATMUL_INPUTS = ("float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "tfloat32", "float32")
+FP8 = ("float8_e4m3", "float8_e4m3fn", "float8_e5m2")
+MATMUL_INPUTS = (*FP8, "bfloat16", "float16", "tfloat32", "float32")
 WIDE = frozenset(("float32", "tfloat32"))
 PE_FP32_FACTOR = 4  # trainium2_arch.rst: fp32 runs at a quarter of the 16-bit rate
 TILE_SIZES = (32, 64, 128)
+PE_ROWS = 128
 
 
 def matmul_cycles(record: Record) -> float:
@@ -36,22 +41,65 @@ def transpose_cycles(record: Record) -> float:
     return max(p, min(64, f)) * (2 if dtypes.itemsize(record.reads["data"].dtype) == 4 else 1)
 
 
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def matmul_shapes(call: Call) -> None:
+    """Sizes M and N, with the pair dim of double_row, and the largest the array takes."""
+    stationary, moving, dst = (call.arguments[n] for n in ("stationary", "moving", "dst"))
+    double = call.arguments["perf_mode"] is matmul_perf_mode.double_row
+    if double:
+        double_row(call)
+    factor = 2 if double else 1
+    m, n = stationary.free_size // factor, moving.free_size // factor
+    call.sizes.update(M=m, N=n)
+    if m > call.target.gemm_stationary_fmax:
+        given = f"stationary {stationary.shape}, M = {m}"
+        raise call.refuse(given, f"M at most {call.target.gemm_stationary_fmax}", "tile M")
+    most = call.target.gemm_moving_fmax * (2 if call.target.number >= 4 and dst.dtype == "bfloat16" else 1)
+    if n > most:
+        raise call.refuse(f"moving {moving.shape}, N = {n}", f"N at most {most}", "tile the moving free dim")
+    if (dst.partitions, dst.free_size) != (m, n):
+        given = f"dst {dst.shape} for stationary {stationary.shape}, moving {moving.shape}"
+        raise call.refuse(given, f"dst of shape ({m}, {n})")
+
+
+def double_row(call: Call) -> None:
+    """fp8 at twice the rate: the contraction runs over the partitions and a first free dim of 2."""
+    stationary, moving = call.arguments["stationary"], call.arguments["moving"]
+    if call.target.number < 3:
+        raise call.refuse("perf_mode double_row", "no performance mode: it needs gen3 or later")
+    if any(t.dtype not in FP8 for t in (stationary, moving)):
+        raise call.refuse(f"double_row with {stationary.dtype} and {moving.dtype}", "fp8 inputs")
+    if any(t.ndim < 3 or t.shape[1] != 2 for t in (stationary, moving)):
+        raise call.refuse(f"double_row with shapes {stationary.shape}, {moving.shape}", "[K, 2, M] and [K, 2, N]")
+    if call.arguments["is_transpose"]:
+        raise call.refuse("double_row with is_transpose", "one of them")
+    if call.arguments["tile_size"] and call.arguments["tile_size"][1] != PE_ROWS:
+        raise call.refuse(
+            f"double_row with tile_size {call.arguments['tile_size']}", "no column tiling with double_row"
+        )
+
+
 def matmul_dtypes(call: Call) -> None:
     stationary, moving, dst = (call.arguments[n].dtype for n in ("stationary", "moving", "dst"))
     if (stationary in WIDE) != (moving in WIDE):
-        raise call.refuse(f"stationary {stationary} with moving {moving}", "float32 only with float32", "cast one of them")
+        given = f"stationary {stationary} with moving {moving}"
+        raise call.refuse(given, "float32 or tfloat32 only with each other", "cast one of them")
     if call.target.number < 4 and "float8_e4m3fn" in (stationary, moving):
         raise call.refuse("float8_e4m3fn", "float8_e4m3 before gen4", "use nl.float8_e4m3")
     if {stationary, moving} == {"float8_e4m3", "float8_e4m3fn"}:
         raise call.refuse("float8_e4m3 mixed with float8_e4m3fn", "one of the two formats")
     legal = {"float32"} | ({"bfloat16"} if call.target.number >= 4 else set())
-    if call.arguments["is_transpose"]:
+    if call.arguments["is_transpose"] and call.target.number >= 3:
         legal |= {stationary}
     if dst not in legal:
-        raise call.refuse(f"dst of dtype {dst}", f"dst {' or '.join(sorted(legal))}", "accumulate in float32, cast with tensor_copy")
+        allowed = f"dst {' or '.join(sorted(legal))}"
+        raise call.refuse(f"dst of dtype {dst}", allowed, "accumulate in float32, cast with tensor_copy")
 
 
-def matmul_bank(call: Call) -> None:
+def one_bank(call: Call) -> None:
+    """Before gen4 a destination lies inside one PSUM bank (trainium_inferentia2_arch.rst, PSUM)."""
     dst = call.arguments["dst"]
     if call.target.number >= 4:
         return
@@ -59,56 +107,68 @@ def matmul_bank(call: Call) -> None:
     first = (dst.offset % dst.row_elements) * size
     last = first + sum((n - 1) * s for n, s in zip(dst.shape[1:], dst.strides[1:], strict=True)) * size
     if first // bank != last // bank:
-        raise call.refuse(f"dst {dst.shape} {dst.dtype}, bytes {first} to {last + size}", f"one bank of {bank} bytes per partition", "tile N")
+        given = f"dst {dst.shape} {dst.dtype} in bytes {first} to {last + size} of its partition"
+        raise call.refuse(given, f"one bank of {bank} bytes", "tile N, or start it at a bank")
 
 
-def matmul_tiles(call: Call) -> None:
-    position, size = call.arguments["tile_position"] or (), call.arguments["tile_size"] or ()
-    if bool(position) != bool(size):
-        raise call.refuse(f"tile_position={position}, tile_size={size}", "both or neither")
-    if not size:
+def tiling(columns: tuple[int, ...] = TILE_SIZES) -> Any:
+    """Rule: `tile_position` and `tile_size` choose a legal part of the array, large enough for stationary."""
+
+    def rule(call: Call) -> None:
+        position, size = call.arguments["tile_position"] or (), call.arguments["tile_size"] or ()
+        if bool(position) != bool(size):
+            raise call.refuse(f"tile_position={position}, tile_size={size}", "both or neither")
+        if not size:
+            return
+        if len(position) != 2 or len(size) != 2:
+            raise call.refuse(f"tile_position={position}, tile_size={size}", "(row, column) each")
+        have = call.sizes["K"], call.sizes["M"]
+        for what, start, extent, need, legal in zip(
+            ("row", "column"), position, size, have, (TILE_SIZES, columns), strict=True
+        ):
+            if extent not in legal or (extent == 32 and call.target.number < 3):
+                least = 32 if call.target.number >= 3 else 64
+                raise call.refuse(f"{what} tile size {extent}", " or ".join(str(n) for n in legal if n >= least))
+            if start % extent or not 0 <= start < PE_ROWS:
+                raise call.refuse(f"{what} tile start {start}", f"a multiple of {extent} below {PE_ROWS}")
+            if need > extent:
+                raise call.refuse(f"stationary with {need} {what}s in a tile of {extent}", f"at most {extent}")
+
+    return rule
+
+
+def accumulate_flag(call: Call) -> None:
+    flag = call.arguments["accumulate"]
+    if flag is not None and not isinstance(flag, (bool, np.bool_)):
+        raise call.refuse(f"accumulate={flag!r}", "True, False or None")
+    if flag and call.arguments.get("is_transpose"):
+        raise call.refuse("accumulate=True with is_transpose", "a transpose overwrites", "leave accumulate out")
+
+
+def matmul_indirection(call: Call) -> None:
+    """Operands made by .indirect() (isa reference, nc_matmul, tensor indirection)."""
+    found = {n: t for n, t in call.tensors().items() if t.indirection is not None}
+    if not found:
         return
-    stationary = call.arguments["stationary"]
-    for start, extent, have, what in zip(position, size, (stationary.partitions, stationary.free_size), ("row", "column"), strict=True):
-        if extent not in TILE_SIZES or (extent == 32 and call.target.number < 3):
-            raise call.refuse(f"{what} tile size {extent}", "32 (from gen3), 64 or 128")
-        if start % extent or not 0 <= start < 128:
-            raise call.refuse(f"{what} tile start {start}", f"a multiple of {extent} below 128")
-        if have > extent:
-            raise call.refuse(f"stationary with {have} {what}s in a tile of {extent}", f"at most {extent}")
+    if call.arguments.get("is_transpose") and "moving" in found:
+        raise call.refuse("is_transpose with an indirect moving", "a plain moving")
+    if tuple(call.arguments["tile_position"] or (0, 0)) != (0, 0):
+        raise call.refuse(f"tile_position={call.arguments['tile_position']} with .indirect()", "(0, 0), or none")
+    for name, t in found.items():
+        if name != "dst" and t.dtype in WIDE:
+            raise call.refuse(f"indirect {name} of dtype {t.dtype}", "16-bit or 8-bit float formats")
+        assert t.indirection is not None
+        if name != "dst" and t.first_partition != t.indirection.index.first_partition:
+            raise call.refuse(f"{name} at partition {t.first_partition}", "the partition where its index starts")
 
 
-def matmul_shapes(call: Call) -> None:
-    """Contraction sizes, with the pair dim of double_row."""
-    stationary, moving, mode = (call.arguments[n] for n in ("stationary", "moving", "perf_mode"))
-    double = mode is matmul_perf_mode.double_row
-    if double:
-        if call.target.number < 3:
-            raise call.refuse("double_row", "gen3 and later")
-        if any(dtypes.itemsize(t.dtype) != 1 for t in (stationary, moving)):
-            raise call.refuse(f"double_row with {stationary.dtype} and {moving.dtype}", "fp8 inputs")
-        if any(t.ndim != 3 or t.shape[1] != 2 for t in (stationary, moving)):
-            raise call.refuse(f"double_row with shapes {stationary.shape}, {moving.shape}", "[K, 2, M] and [K, 2, N]")
-        if call.arguments["is_transpose"] or (call.arguments["tile_size"] and call.arguments["tile_size"][1] != 128):
-            raise call.refuse("double_row with is_transpose or column tiling", "double_row alone")
-    factor = 2 if double else 1
-    call.sizes["M"], call.sizes["N"] = stationary.free_size // factor, moving.free_size // factor
-    dst = call.arguments["dst"]
-    if (dst.partitions, dst.free_size) != (call.sizes["M"], call.sizes["N"]):
-        raise call.refuse(
-            f"dst {dst.shape} for stationary {stationary.shape}, moving {moving.shape}", f"dst of shape ({call.sizes['M']}, {call.sizes['N']})"
-        )
-    most = call.target.gemm_moving_fmax * (2 if call.target.number >= 4 and dst.dtype == "bfloat16" else 1)
-    if call.sizes["M"] > call.target.gemm_stationary_fmax:
-        raise call.refuse(f"stationary {stationary.shape}, M = {call.sizes['M']}", f"M at most {call.target.gemm_stationary_fmax}", "tile M")
-    if call.sizes["N"] > most:
-        raise call.refuse(f"moving {moving.shape}, N = {call.sizes['N']}", f"N at most {most}", "tile the moving free dim")
+# -- instructions -----------------------------------------------------------------------------------------------------
 
 
 def product(left: Any, right: Any) -> Any:
     """left^T . right; one element does not depend on how many rows or columns are computed beside it, as on the array.
 
-    BLAS sums a single row or column in another order than a matrix, so that a lone one is computed with a copy of itself.
+    BLAS sums a single row or column in another order than a matrix, so a lone one is computed with a copy of itself.
     """
     if left.shape[1] == 1:
         return product(np.repeat(left, 2, axis=1), right)[:1]
@@ -117,30 +177,46 @@ def product(left: Any, right: Any) -> Any:
     return left.T @ right
 
 
-def accumulate_into(dst: NkiTensor, product: Any, accumulate: bool | None) -> None:
-    """Stores a product in PSUM: overwrite, add, or per element whichever the write history asks for."""
-    storage = dst.storage
-    if storage.matmul_written is None:
-        storage.matmul_written = np.zeros(math.prod(storage.allocation.shape), np.bool_)
-    size = storage.matmul_written.itemsize
-    written = np.ndarray(dst.shape, np.bool_, storage.matmul_written, dst.offset * size, tuple(s * size for s in dst.strides))
-    product = product.reshape(dst.shape)
-    if accumulate is True or (accumulate is None and written.any()):
-        old = dtypes.to_float32(dst.array)
-        product = old + product if accumulate or written.all() else np.where(written, old + product, product)
-    written[...] = True
-    store(dst, product)
+@cache
+def identity(n: int) -> Any:
+    return np.eye(n, dtype=np.float32)
+
+
+def transposed(data: Any, moving: Any) -> Any:
+    """data^T with its columns in the order that an identity or permutation matrix gives, bits untouched."""
+    values = dtypes.to_float32(moving)
+    if values.shape[0] == values.shape[1] and np.array_equal(values, identity(len(values))):
+        return data.T
+    if not (((values == 0) | (values == 1)).all() and (values.sum(axis=0) == 1).all()):
+        given, allowed = "a moving tile that is no identity matrix", "an identity with is_transpose"
+        raise IllegalInstruction(refusal("nc_matmul", given, allowed, "use nl.shared_identity_matrix"))
+    return data[values.argmax(axis=0)].T
+
+
+def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
+    """Says when a tile that was declared ones and zeros is not: fp32 results would then lose digits on hardware."""
+    for name, tile, hint in zip(("stationary", "moving"), (stationary, moving), hints, strict=True):
+        if hint and tile.dtype == np.float32 and not ((tile == 0) | (tile == 1)).all():
+            caution(f"nc_matmul: got is_{name}_onezero=True for a tile with other values than 0 and 1; leave it out")
 
 
 @instruction(
     engine=TENSOR,
     operands={
-        "dst": writes("M *", PSUM, form=Form.VIEW),
-        "stationary": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS),
-        "moving": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS),
+        "dst": writes("* *", PSUM, form=Form.VIEW, gathered=True),
+        "stationary": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS, gathered=True),
+        "moving": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS, gathered=True),
     },
-    limits={"K": at_most(128, "tile the contraction and accumulate in PSUM")},
-    rules=[matmul_shapes, matmul_dtypes, matmul_bank, matmul_tiles],
+    limits={"K": at_most(PE_ROWS, "tile the contraction and accumulate in PSUM")},
+    rules=[
+        matmul_shapes,
+        matmul_dtypes,
+        one_bank,
+        tiling(),
+        accumulate_flag,
+        matmul_indirection,
+        scattered_where("dst", "stationary"),
+    ],
     cycles=matmul_cycles,
     basis="documented: trainium_inferentia2_arch.rst, Tensor Engine cost model; trainium2_arch.rst for fp32",
 )
@@ -157,34 +233,44 @@ def nc_matmul(
     perf_mode: matmul_perf_mode = matmul_perf_mode.none,
     name: str | None = None,
 ) -> Any:
-    """dst[M, N] = stationary[K, M]^T . moving[K, N] in fp32; per element the first write overwrites, later ones add."""
-    if is_transpose:
-        store(dst, stationary.T)
-        return None
+    """dst[M, N] = stationary[K, M]^T . moving[K, N] in fp32; per element the first write overwrites, later ones add.
+
+    accumulate: True adds, False overwrites, None does what the element's history asks for. is_transpose (from gen3 on):
+    dst = stationary^T bit by bit, with an identity as moving. double_row: K counts twice, [K, 2, M] and [K, 2, N].
+    """
+    if is_transpose and current_core().target.number >= 3:
+        store(dst, transposed(stationary, moving), TENSOR)
+        return
+    if is_stationary_onezero or is_moving_onezero:
+        check_hints(stationary, moving, (is_stationary_onezero, is_moving_onezero))
     left, right = dtypes.to_float32(stationary), dtypes.to_float32(moving)
     if perf_mode is matmul_perf_mode.double_row:
         left, right = (x.reshape(x.shape[0] * 2, -1) for x in (left, right))
     accumulate_into(dst, product(left, right), accumulate)
-    return None
 
 
 def transpose_fits(call: Call) -> None:
     data, dst = call.arguments["data"], call.arguments["dst"]
-    if (dst.partitions, dst.free_size) != (data.free_size, data.partitions):
-        raise call.refuse(f"dst {dst.shape} for data {data.shape}", f"dst of shape ({data.free_size}, {data.partitions})")
-    most = 128 if call.engine == TENSOR else 32
-    if max(data.partitions, data.free_size) > most:
-        raise call.refuse(f"data {data.shape} on the {call.engine} engine", f"at most {most} x {most}", "transpose by tiles")
+    p, f = data.partitions, data.free_size
+    if (dst.partitions, dst.free_size) != (f, p):
+        raise call.refuse(f"dst {dst.shape} for data {data.shape}", f"dst of shape ({f}, {p})")
+    most = PE_ROWS if call.engine == TENSOR else 32
+    if max(p, f) > most:
+        remedy = "transpose by tiles" if call.engine == TENSOR else "transpose by tiles, or into PSUM on engine.tensor"
+        raise call.refuse(f"data {data.shape} on the {call.engine} engine", f"at most {most} x {most}", remedy)
     if call.engine == TENSOR and (data.buffer.space is not SBUF or dst.buffer.space is not PSUM):
         raise call.refuse(f"{data.buffer.name} to {dst.buffer.name} on the tensor engine", "SBUF to PSUM")
     if data.dtype != dst.dtype:
         raise call.refuse(f"data {data.dtype}, dst {dst.dtype}", "equal dtypes", "cast before or after the transpose")
+    if call.engine == TENSOR:
+        one_bank(call)
 
 
 def transpose_engine(call: Call) -> str:
-    asked = call.arguments["engine"]
+    """The engine asked for, or the one that reaches both tiles."""
+    asked, dst, data = (call.arguments[n] for n in ("engine", "dst", "data"))
     if asked is engines.unknown:
-        return TENSOR if call.arguments["dst"].buffer.space is PSUM else VECTOR
+        return TENSOR if dst.buffer.space is PSUM and data.buffer.space is SBUF else VECTOR
     if asked not in (engines.tensor, engines.vector):
         raise call.refuse(f"engine.{asked.name}", "engine tensor or vector")
     return str(asked.name)
@@ -198,5 +284,12 @@ def transpose_engine(call: Call) -> str:
     basis="documented: isa reference, nc_transpose; trainium2_arch.rst for the fp32 transpose mode",
 )
 def nc_transpose(dst: Any, data: Any, engine: engines = engines.unknown, name: str | None = None) -> Any:
-    """dst[f, p] = data[p, f], bits untouched; Tensor Engine SBUF to PSUM up to 128 x 128, Vector Engine up to 32 x 32."""
+    """dst[f, p] = data[p, f], bits untouched; Tensor Engine SBUF to PSUM up to 128 x 128, Vector Engine up to 32 x 32.
+
+    On gen2 the Tensor Engine multiplies by an identity, so that NaN and infinities spread.
+    """
+    if engine is engines.tensor and current_core().target.number < 3 and data.dtype.kind not in "iu":
+        values = dtypes.to_float32(data)
+        if not np.isfinite(values).all():
+            return values.T @ identity(len(values))
     return data.T

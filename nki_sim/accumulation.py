@@ -1,0 +1,145 @@
+"""PSUM accumulation: which elements of a tensor matmuls have written since its allocation.
+
+With ``accumulate=None`` the first matmul on an element overwrites and later ones add (nki.isa reference, nc_matmul).
+Most tensors are written through the same few views over and over, so that views are remembered whole; only views that
+overlap in part make a bit per element.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import dtypes, indirect
+from .errors import caution
+from .machine import Core, current_core
+from .trace import Access
+
+if TYPE_CHECKING:
+    from .dtypes import Array
+    from .tensor import NkiTensor
+
+View = tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, shape, strides
+Box = tuple[int, int, int, int]  # first partition, one past the last; first byte, one past the last
+
+
+class Accumulation:
+    """The write history of one PSUM tensor."""
+
+    __slots__ = ("bits", "boxes", "position", "writes")
+
+    def __init__(self) -> None:
+        self.boxes: dict[View, Box] = {}  # views that a matmul has written entirely
+        self.bits: Array | None = None  # one per element, once views overlap in part
+        self.writes = 0  # value of the storage's counter after the last matmul
+        self.position = 0  # of the last matmul in the trace
+
+    def covered(self, dst: NkiTensor) -> Array | bool:
+        """True if matmuls have written every element of `dst`, False if none, else a mask of the written ones."""
+        if dst.indirection is None:
+            if (dst.offset, dst.shape, dst.strides) in self.boxes:
+                return True
+            if self.bits is None:
+                box = _box(dst)
+                if not any(_overlap(box, other) for other in self.boxes.values()):
+                    return False
+        written = self._bits_of(dst)
+        return True if written.all() else written if written.any() else False
+
+    def add(self, dst: NkiTensor, core: Core) -> None:
+        """Notes that a matmul has written `dst`."""
+        if dst.indirection is not None:
+            self._all_bits(dst)[:, indirect.offsets(dst, "tensor")] = True
+        else:
+            key = dst.offset, dst.shape, dst.strides
+            if key not in self.boxes:
+                self.boxes[key] = _box(dst)
+            if self.bits is not None:
+                self._bits_of(dst)[...] = True
+        self.writes, self.position = dst.storage.written, len(core.trace)
+
+    def _bits_of(self, dst: NkiTensor) -> Array:
+        """The bits of a view: itself a view of them, or a copy where the elements are gathered."""
+        if dst.indirection is not None:
+            found: Array = self._all_bits(dst)[:, indirect.offsets(dst, "tensor")]
+            return found
+        return self._window(dst, dst.offset, dst.shape, dst.strides)
+
+    def _all_bits(self, dst: NkiTensor) -> Array:
+        """[P, E]: the bits of everything that a gathered view chooses from."""
+        assert dst.indirection is not None
+        return self._window(dst, dst.offset, (dst.shape[0], dst.indirection.extent), (dst.strides[0], 1))
+
+    def _window(self, dst: NkiTensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        if self.bits is None:
+            self.bits = np.zeros(math.prod(dst.storage.allocation.shape) * _scale(dst), np.bool_)
+            for first, extents, steps in self.boxes:
+                np.ndarray(extents, np.bool_, self.bits, first, steps)[...] = True
+        window: Array = np.ndarray(shape, np.bool_, self.bits, offset, strides)
+        return window
+
+    def warn_if_undefined(self, dst: NkiTensor, covered: Array | bool, core: Core) -> None:
+        """Accumulating is only defined on what matmuls have written (nki.isa reference, nc_matmul)."""
+        if covered is not True:
+            caution(
+                f"nc_matmul: got accumulate=True on elements of {dst.name or 'dst'} that no matmul has written; the "
+                "result is undefined on hardware; start with accumulate=False, or leave accumulate out"
+            )
+        elif self.writes != dst.storage.written and (writer := self._last_writer(dst, core)) is not None:
+            caution(
+                f"nc_matmul: got accumulation on top of what {writer} wrote to {dst.name or 'dst'}; this is undefined "
+                "on gen2 and gen3; add it after the matmul, or start with accumulate=False"
+            )
+
+    def _last_writer(self, dst: NkiTensor, core: Core) -> str | None:
+        """The instruction that has written over `dst` since the last matmul on this tensor, if there is one."""
+        if core.target.number >= 4:
+            return None
+        box = _box(dst)
+        for record in core.trace.records[self.position : -1]:
+            for access in record.writes.values():
+                touched = (*access.partition_range(), *access.byte_range())
+                if access.allocation is dst.storage.allocation and _overlap(box, touched):
+                    return record.name
+        return None
+
+
+def _scale(dst: NkiTensor) -> int:
+    """Elements of the view's format in one of the allocation's."""
+    return max(1, dtypes.itemsize(dst.storage.allocation.dtype) // dtypes.itemsize(dst.dtype))
+
+
+def _box(dst: NkiTensor) -> Box:
+    access: Any = Access(dst.storage.allocation, dst.offset, dst.shape, dst.strides, dst.dtype)
+    return (*access.partition_range(), *access.byte_range())
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
+def accumulate_into(dst: NkiTensor, product: Array, accumulate: bool | None) -> None:
+    """Writes a product [M, N] to PSUM: overwrites, adds, or does per element what its write history asks for."""
+    storage, core = dst.storage, current_core()
+    history = storage.accumulation
+    if history is None:
+        history = storage.accumulation = Accumulation()
+    covered = False if accumulate is False else history.covered(dst)
+    if accumulate or covered is True:
+        history.warn_if_undefined(dst, covered, core)
+    product = product.reshape(dst.shape)
+    if accumulate or covered is not False:
+        old = dtypes.to_float32(indirect.gather(dst, "tensor") if dst.indirection is not None else dst.array)
+        total = old + product
+        product = total if accumulate or covered is True else np.where(covered, total, product)
+    put(dst, product)
+    history.add(dst, core)
+
+
+def put(dst: NkiTensor, values: Array) -> None:
+    """Stores what the Tensor Engine has computed."""
+    from .instruction import store
+
+    store(dst, values, "tensor")
