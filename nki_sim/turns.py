@@ -8,6 +8,10 @@ from typing import Any
 from .errors import IllegalInstruction, where
 
 
+class Abandoned(IllegalInstruction):
+    """A core stopped because another one failed: a consequence, never the cause."""
+
+
 class Turns:
     """Exactly one core runs at a time, core 0 first; the turn passes when a core waits for a meeting or ends."""
 
@@ -42,14 +46,16 @@ class Turns:
                 self._match()
             else:
                 self._pass_turn()
-            self._changed.wait_for(lambda: (self._turn == core and core in self._results) or self._failed or self._stuck(core))
+            self._changed.wait_for(
+                lambda: (self._turn == core and core in self._results) or self._failed or self._stuck(core)
+            )
+            self._raise_if_failed(core)
             if core not in self._results:
                 line = self._waiting.pop(core)[2]
                 self._failed = True
-                self._changed.notify_all()
                 raise IllegalInstruction(
-                    f"core {core} waits at {line} for {tag[0]}, but another core has ended or failed; "
-                    f"every core must reach it: keep control flow the same on both cores"
+                    f"core {core} waits at {line} for {_named(tag)}, but the other core has ended; "
+                    "every core must reach it: keep control flow the same on both cores"
                 )
             return self._results.pop(core)
 
@@ -58,8 +64,10 @@ class Turns:
         if len(tags) > 1:
             self._failed = True
             self._changed.notify_all()
-            lines = ", ".join(f"core {c}: {t[0]} at {line}" for c, (t, _, line) in sorted(self._waiting.items()))
-            raise IllegalInstruction(f"the cores wait for different things ({lines}); keep control flow the same on both cores")
+            lines = ", ".join(f"core {c}: {_named(t)} at {line}" for c, (t, _, line) in sorted(self._waiting.items()))
+            raise IllegalInstruction(
+                f"the cores wait for different things ({lines}); keep control flow the same on both cores"
+            )
         payloads = [payload for _, (_, payload, _) in sorted(self._waiting.items())]
         self._results = {core: list(payloads) for core in self._waiting}
         self._waiting.clear()
@@ -77,4 +85,9 @@ class Turns:
 
     def _raise_if_failed(self, core: int) -> None:
         if self._failed:
-            raise IllegalInstruction(f"core {core} was not started because another core failed")
+            raise Abandoned(f"core {core} stops because the other core failed")
+
+
+def _named(tag: Any) -> str:
+    """A meeting as errors call it: what, and which one of its kind."""
+    return " ".join(map(str, tag))
