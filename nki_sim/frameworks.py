@@ -18,12 +18,9 @@ _TORCH_VIEWS = {
 
 
 def device_bridge(values: Iterable[Any]) -> Any:
-    """The simulated torch device's bridge when an argument lives on it, else None."""
-    torch, bridge = sys.modules.get("torch"), sys.modules.get("nki_sim.torch_device.bridge")
-    if torch is None or bridge is None:
-        return None
-    on_device = (isinstance(v, torch.Tensor) and v.device.type == "neuron" for v in values)
-    return bridge if any(on_device) else None
+    """The simulated torch device's bridge when it takes a call with these arguments, else None."""
+    bridge = sys.modules.get("nki_sim.torch_device.bridge")
+    return bridge if bridge is not None and any(bridge.takes(value) for value in values) else None
 
 
 def as_array(value: Any) -> tuple[np.ndarray[Any, Any] | None, str]:

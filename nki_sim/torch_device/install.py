@@ -37,9 +37,10 @@ def install(strict: bool = False) -> None:
             )
         return
     _check_room()
-    nki_sim.install()
-    _installed["strict"] = strict
+    if not nki_sim.installed():
+        nki_sim.install()
     _register(strict)
+    _installed["strict"] = strict
 
 
 def _check_room() -> None:

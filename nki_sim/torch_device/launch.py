@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from nki_sim import kernel as kernel_module
 from nki_sim.generations import generation
 from nki_sim.kernel import Kernel
+from nki_sim.memory import Storage
 from nki_sim.tensor import NkiTensor
 
 from . import arrays, refusals
@@ -34,21 +35,38 @@ class Launch:
     leaves: tuple[Any, ...]
     spec: pytree.TreeSpec
 
-    def run(self, operands: Sequence[np.ndarray[Any, Any]]) -> tuple[list[Any], pytree.TreeSpec, dict[int, int]]:
-        """Run the kernel: its results in a flat list, their structure, and which of them are which operands."""
+    def run(self, operands: Sequence[np.ndarray[Any, Any]]) -> "Outcome":
+        """Run the kernel on arrays in the places of the tensors."""
         waiting = iter(operands)
         arguments = [next(waiting) if isinstance(leaf, Operand) else leaf for leaf in self.leaves]
         watched = Watched(self.kernel)
         results, spec = pytree.tree_flatten(watched.kernel.run(pytree.tree_unflatten(arguments, self.spec), self.cores))
         if watched.aliases:
             refusals.check_alias(self.kernel.name)
-        return results, spec, watched.aliases
+        written = [position for position, storage in enumerate(watched.operands) if storage.written]
+        return Outcome(results, spec, watched.aliases, written)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a launch gave: results (arrays, or Shape) in a flat list, their structure, and what it did to operands."""
+
+    results: list[Any]
+    spec: pytree.TreeSpec
+    aliases: dict[int, int]  # position of a result -> position of the operand that it is
+    written: list[int]  # positions of the operands that the kernel wrote into
+
+    def rebuilt(self, results: list[torch.Tensor], operands: Sequence[torch.Tensor]) -> Any:
+        """Tensors in the structure that the kernel returned; where it returned an operand, the caller's own tensor."""
+        mine = [operands[self.aliases[i]] if i in self.aliases else result for i, result in enumerate(results)]
+        return pytree.tree_unflatten(mine, self.spec)
 
 
 class Watched:
-    """A kernel that notes which of its results are its inputs: result position -> operand position."""
+    """A kernel that notes what it got and which of its results are its inputs."""
 
     def __init__(self, kernel: Kernel) -> None:
+        self.operands: list[Storage] = []
         self.aliases: dict[int, int] = {}
 
         @functools.wraps(kernel.func)
@@ -58,6 +76,7 @@ class Watched:
             for position, leaf in enumerate(pytree.tree_leaves(result)):
                 if isinstance(leaf, NkiTensor) and leaf.storage in operands:
                     self.aliases[position] = operands.index(leaf.storage)
+            self.operands = operands
             return result
 
         self.kernel = Kernel(run)
@@ -95,12 +114,12 @@ class Shape:
 
 
 @functools.cache
-def shapes(number: int, operands: tuple[Shape, ...]) -> tuple[list[Shape], pytree.TreeSpec, dict[int, int]]:
-    """The results of a launch without their content, from one run on ones (so that nothing is divided by zero)."""
+def shapes(number: int, operands: tuple[Shape, ...]) -> Outcome:
+    """The outcome of a launch with shapes for results, from one run on ones (so that nothing is divided by zero)."""
     with _unobserved():
         ones = [np.ones(operand.shape, arrays.dtype_of(operand.dtype)) for operand in operands]
-        results, spec, aliases = launch_of(number).run(ones)
-    return [Shape(array.shape, arrays.torch_dtype_of(array.dtype)) for array in results], spec, aliases
+        outcome = launch_of(number).run(ones)
+    return replace(outcome, results=[Shape(a.shape, arrays.torch_dtype_of(a.dtype)) for a in outcome.results])
 
 
 @contextlib.contextmanager

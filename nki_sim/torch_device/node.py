@@ -9,7 +9,6 @@ autograd        nothing flows through: a launch returns tensors without history,
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
@@ -20,7 +19,7 @@ from torch.utils import _pytree as pytree
 from nki_sim.kernel import Kernel
 
 from . import arrays, autocast, counters, refusals
-from .launch import Launch, Operand, Shape, cores_or_runtime, launch_of, number_of, shapes
+from .launch import Launch, Operand, Outcome, Shape, cores_or_runtime, launch_of, number_of, shapes
 
 
 class _NkiKernel(HigherOrderOperator):
@@ -71,11 +70,13 @@ def _run(number: int, *tensors: torch.Tensor) -> Any:
     if tensors and all(tensor.is_meta for tensor in tensors):
         return _abstract(number, tensors)
     launch = launch_of(number)
-    results, spec, aliases = launch.run([arrays.array_of(tensor) for tensor in tensors])
+    outcome = launch.run([arrays.array_of(tensor) for tensor in tensors])
     counters.count_kernel(launch.kernel.name)
+    for position in outcome.written:
+        if not tensors[position].is_inference():
+            torch.autograd.graph.increment_version(tensors[position])
     device = tensors[0].device if tensors else torch.device("neuron")
-    results = [arrays.tensor_of(result, device) if isinstance(result, np.ndarray) else result for result in results]
-    return _with_aliases(results, spec, aliases, tensors)
+    return outcome.rebuilt([arrays.tensor_of(array, device) for array in outcome.results], tensors)
 
 
 def _run_on_fakes(mode: FakeTensorMode, number: int, *tensors: torch.Tensor) -> Any:
@@ -94,8 +95,11 @@ def _trace(mode: ProxyTorchDispatchMode, number: int, *tensors: torch.Tensor) ->
 
 
 def _functionalize(context: Any, number: int, *tensors: torch.Tensor) -> Any:
+    plain = context.unwrap_tensors(tensors)
+    if _known(number, plain).written:
+        raise RuntimeError(refusals.writes_in_a_graph(launch_of(number).kernel.name))
     with context.redispatch_to_next():
-        return context.wrap_tensors(nki_kernel(number, *context.unwrap_tensors(tensors)))
+        return context.wrap_tensors(nki_kernel(number, *plain))
 
 
 def _without_gradient(number: int, *tensors: torch.Tensor) -> Any:
@@ -108,20 +112,15 @@ def _abstract(number: int, tensors: Sequence[torch.Tensor]) -> Any:
     """Results without content."""
     for tensor in tensors:
         refusals.check_static(f"kernel {launch_of(number).kernel.name} got a tensor", tensor)
-    with unset_fake_temporarily(), disable_proxy_modes_tracing():
-        known, spec, aliases = shapes(number, tuple(Shape(tuple(t.shape), t.dtype) for t in tensors))
+    outcome = _known(number, tensors)
     device = tensors[0].device if tensors else torch.device("neuron")
-    results = [torch.empty(shape.shape, dtype=shape.dtype, device=device) for shape in known]
-    return _with_aliases(results, spec, aliases, tensors)
+    return outcome.rebuilt([torch.empty(s.shape, dtype=s.dtype, device=device) for s in outcome.results], tensors)
 
 
-def _with_aliases(
-    results: list[Any], spec: pytree.TreeSpec, aliases: dict[int, int], tensors: Sequence[torch.Tensor]
-) -> Any:
-    """The results in their structure; where the kernel returned an operand, the caller's own tensor."""
-    return pytree.tree_unflatten(
-        [tensors[aliases[position]] if position in aliases else result for position, result in enumerate(results)], spec
-    )
+def _known(number: int, tensors: Sequence[torch.Tensor]) -> Outcome:
+    """What is known of a launch before it runs."""
+    with unset_fake_temporarily(), disable_proxy_modes_tracing():
+        return shapes(number, tuple(Shape(tuple(tensor.shape), tensor.dtype) for tensor in tensors))
 
 
 RULES = {

@@ -56,6 +56,11 @@ def check_cores(kernel: str, cores: Any) -> None:
         )
 
 
+def is_strict() -> bool:
+    """Whether the device was installed with `strict=True`."""
+    return _strict
+
+
 def check_operands(kernel: str, tensors: Sequence[torch.Tensor]) -> None:
     """The tensors of a launch are plain and on one device; in strict mode that is the neuron device."""
     if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors):
@@ -91,6 +96,14 @@ def check_gradient(kernel: str, tensors: Sequence[torch.Tensor]) -> None:
             f"strict mode: kernel {kernel} got a tensor that requires grad; a raw kernel call drops gradients: wrap it "
             "in torch_neuronx.nki_op and register a backward with register_autograd, or call it under torch.no_grad()"
         )
+
+
+def writes_in_a_graph(kernel: str) -> str:
+    """A graph must know what is written in it."""
+    return (
+        f"kernel {kernel} writes into its inputs, which a raw call in compiled code cannot tell torch; "
+        "wrap it in torch_neuronx.nki_op and name what it writes in mutates_args"
+    )
 
 
 def check_static(what: str, value: object) -> None:

@@ -58,6 +58,14 @@ def accumulate(total, x):
 
 
 @nki.jit
+def add_pair(pair):
+    """pair[0] + pair[1]: tensors in a tuple."""
+    left, right = load(pair[0]), load(pair[1])
+    nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.add)
+    return store(left)
+
+
+@nki.jit
 def echo(x):
     """Gives its input back, which a real launch must not."""
     return x

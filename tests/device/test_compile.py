@@ -73,6 +73,12 @@ def test_a_writing_operator(ops: dict[str, Any]) -> None:
     assert nodes() == [["auto_functionalized_v2"]]
 
 
+def test_a_raw_call_that_writes_is_refused_in_a_graph() -> None:
+    total, x = torch.zeros(2, 2, device="neuron"), torch.ones(2, 2, device="neuron")
+    with pytest.raises(Exception, match=r"kernel accumulate writes into its inputs, .* what it writes in mutates_args"):
+        compiled(lambda total, x: kernels.accumulate(total, x) + 1)(total, x)
+
+
 def test_a_model_forward_and_backward() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)).to("neuron")
@@ -117,10 +123,22 @@ def test_a_dimension_marked_dynamic_is_refused() -> None:
         torch.compile(lambda x: x + 1, backend="neuron")(x)
 
 
+def test_a_mode_has_no_effect_and_says_so() -> None:
+    with pytest.warns(UserWarning, match="mode='max-autotune' has no effect"):
+        torch.compile(lambda x: x + 1, backend="neuron", mode="max-autotune")(torch.ones(1, device="neuron"))
+
+
 def test_strict_mode_refuses_a_kernel_that_drops_gradients() -> None:
     x = torch.ones(2, 2, device="neuron", requires_grad=True)
     with pytest.raises(Exception, match="a raw kernel call drops gradients"):
         compiled(lambda x: kernels.scale(x * 2))(x)
+
+
+def test_inductor_is_refused_with_a_sentence() -> None:
+    with pytest.raises(
+        Exception, match=r'generates no code for the neuron device; use torch.compile\(..., backend="neuron"'
+    ):
+        torch.compile(lambda x: x + 1)(torch.ones(2, device="neuron"))
 
 
 def test_other_backends_compile_neuron_tensors(ops: dict[str, Any]) -> None:

@@ -91,6 +91,20 @@ def test_a_kernel_works_on_the_memory_of_the_tensor() -> None:
     assert view.cpu().tolist() == [6] * 6
 
 
+def test_what_a_kernel_writes_moves_the_version() -> None:
+    total, x = torch.ones(1, 1, device="neuron"), torch.ones(1, 1, device="neuron")
+    before = total._version, x._version
+    kernels.accumulate(total, x)
+    assert total._version > before[0]
+    assert x._version == before[1]
+
+
+def test_tensors_in_a_tuple() -> None:
+    x = torch.ones(1, 2, device="neuron")
+    for add in (kernels.add_pair, wrapped(kernels.add_pair)):
+        assert add((x, x)).cpu().tolist() == [[2, 2]]
+
+
 GRIDS = [
     # NEURON_LOGICAL_NC_CONFIG, grid -> cores
     (None, None, 2),  # Trainium2's default logical core

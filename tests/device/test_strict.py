@@ -33,6 +33,7 @@ CASES = [
     ("complex", lambda: torch.ones(2, dtype=torch.complex64).to("neuron"), TypeError, "no complex numbers"),
     ("complex_result", lambda: torch.fft.fft(torch.ones(4, device="neuron")), TypeError, "complex64 on the neuron"),
     ("cpu_in_wrapped", lambda: launch(kernels.scale, torch.ones(1, 1)), RuntimeError, "kernel scale got CPU tensors"),
+    ("cpu_direct", lambda: kernels.scale(torch.ones(1, 1)), RuntimeError, "kernel scale got CPU tensors"),
     (
         "alias",
         lambda: launch(kernels.echo, torch.ones(1, 1, device="neuron")),
