@@ -198,9 +198,17 @@ def register_interface() -> str:
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
     except ImportError as error:
         return f"this version of Transformers has no attention interface ({error}); install 5.18 or newer"
-    AttentionInterface.register(IMPLEMENTATION, attention_forward(AttentionInterface()[REPLACED]))
+    AttentionInterface.register(IMPLEMENTATION, attention_forward(original_attention()))
     AttentionMaskInterface.register(IMPLEMENTATION, ALL_MASK_ATTENTION_FUNCTIONS[REPLACED])
     return ""
+
+
+@functools.cache
+def original_attention() -> Any:
+    """Transformers' own function for what our kernel does not compute."""
+    from transformers import AttentionInterface
+
+    return AttentionInterface()[REPLACED]
 
 
 def kernels_library() -> Any:
