@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
@@ -15,13 +16,15 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from . import dtypes, frameworks
-from .errors import IllegalInstruction, refusal
+from .compiler import Options
+from .errors import IllegalInstruction, refusal, where
 from .generations import Generation, generation
 from .machine import Core, Launch, enter, running
 from .memory import Allocation, MemoryRegion, Storage, check_fits
+from .nkiobject import NKIObject
 from .settings import settings
 from .tensor import NkiTensor
-from .turns import Turns
+from .turns import Abandoned, Turns
 
 Observer = Callable[[Launch], None]
 _observers: list[Observer] = []
@@ -57,8 +60,8 @@ class Kernel:
     another kernel a call is inlined.
     """
 
-    def __init__(self, func: Callable[..., Any], cores: int | None = None) -> None:
-        self.func, self.cores = func, cores
+    def __init__(self, func: Callable[..., Any], cores: int | None = None, options: Options | None = None) -> None:
+        self.func, self.cores, self.options = func, cores, options or Options()
         self.name = getattr(func, "__name__", "kernel")
         self.__name__, self.__doc__ = self.name, func.__doc__
         self.__module__, self.__wrapped__ = func.__module__, func
@@ -76,17 +79,33 @@ class Kernel:
             raise TypeError(
                 refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]")
             )
-        return Kernel(self.func, int(cores))
+        return Kernel(self.func, int(cores), self.options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if running() is not None:
+        core = running()
+        if core is not None:
+            self._check_nested(core.launch.options)
             return self.func(*args, **kwargs)
-        bound = inspect.signature(self.func).bind(*args, **kwargs)
+        try:
+            bound = inspect.signature(self.func).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}() {error}") from None
         bound.apply_defaults()
         device = frameworks.device_bridge([*bound.arguments.values()])
         if device is not None:
             return device.call(self, dict(bound.arguments), self.cores)
         return self.run(dict(bound.arguments), self.cores)
+
+    def _check_nested(self, outer: Options) -> None:
+        """A nested kernel is inlined under the outer one's config; its own may not ask for something else (NKI 0.7)."""
+        mine = self.options.compile_config
+        if mine is None or mine == outer.compile_config:
+            return
+        given, allowed = f"compile_config={mine} inside {outer.compile_config}", "the config of the outer kernel"
+        remedy = "or give the outer kernel SpecializationConfig(allow_nested_config_override=True)"
+        if outer.specialization_config is None or not outer.specialization_config.allow_nested_config_override:
+            raise ValueError(refusal(self.name, given, allowed, remedy))
+        warnings.warn(refusal(self.name, given, allowed), stacklevel=3)
 
     def run(self, arguments: dict[str, Any], cores: int | None = None) -> Any:
         """Runs with a dict of bound arguments; returns an array, or a tuple or list of them as the kernel does."""
@@ -94,10 +113,21 @@ class Kernel:
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator, bare or with keywords; those that only concern the real compiler are accepted and have no effect."""
-    if fn is None:
-        return lambda function: Kernel(function)
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
+    """Decorator, bare or with keywords. `compile_config=` and `specialization_config=` belong to NKI 0.7.
+
+    Other keywords only concern the real compiler: they are accepted and have no effect. Raises TypeError for
+    `platform_target=`, which NKI 0.3 removed.
+    """
+    if "platform_target" in options:
+        given, remedy = f"platform_target={options['platform_target']!r}", "set NEURON_PLATFORM_TARGET_OVERRIDE"
+        raise TypeError(refusal("nki.jit", given, "no platform_target: NKI 0.3 removed it", remedy))
+    chosen = Options(options.get("compile_config"), options.get("specialization_config"))
+    chosen.check()
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        return function if isinstance(function, Kernel) else Kernel(function, options=chosen)
+
+    return decorate if fn is None else decorate(fn)
 
 
 def simulate(kernel: Kernel | Callable[..., Any]) -> Kernel:
@@ -121,11 +151,13 @@ def launch(
     cores: int | None = None,
     target: Generation | None = None,
     execute: bool = True,
+    trip_counts: Mapping[str, int] | None = None,
 ) -> tuple[Launch, Any]:
     """One launch: the machine after it, and the results.
 
     target: the generation, by default the one of the environment. execute=False leaves out the arithmetic (results are
-    then meaningless). Raises IllegalInstruction for what the hardware refuses.
+    then meaningless); device loops whose count is computed then run `trip_counts[name of the body function]` times, or
+    ``trip_counts["file.py:line"]`` of the loop. Raises IllegalInstruction for what the hardware refuses.
     """
     target = target or generation()
     configured = logical_cores()
@@ -143,6 +175,7 @@ def launch(
     if not 1 <= count <= target.max_cores:
         raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
     machine = Launch(kernel.name, target, count, bracket, execute)
+    machine.options, machine.trip_counts = kernel.options, trip_counts
     inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
     converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
     with np.errstate(all="ignore"), one_blas_thread():
@@ -196,7 +229,7 @@ def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[
     for thread in threads:
         thread.join()
     if failures:
-        raise failures[0]
+        raise next((error for error in failures if not isinstance(error, Abandoned)), failures[0])
     return results[0]
 
 
@@ -255,9 +288,17 @@ class Inputs:
             return {k: self.convert(f"{name}[{k!r}]", v) for k, v in value.items()}
         array, framework = frameworks.as_array(value)
         if array is None:
-            return value
+            return self._with_tensors(name, value) if isinstance(value, NKIObject) else value
         self.framework = framework if framework != "numpy" else self.framework
         return self._tensor(name, value, array)
+
+    def _with_tensors(self, name: str, value: NKIObject) -> NKIObject:
+        """An object of the kernel's own class, its array fields as tensors; the same object when it has none."""
+        fields = getattr(value, "__dict__", {})
+        converted = {field: self.convert(f"{name}.{field}", content) for field, content in fields.items()}
+        if all(converted[field] is content for field, content in fields.items()):
+            return value
+        return _rebuilt(value, converted)
 
     def _tensor(self, name: str, value: Any, array: np.ndarray[Any, Any]) -> NkiTensor:
         try:
@@ -280,6 +321,10 @@ class Inputs:
             return NkiTensor(value.shape, value.dtype, value.storage, value.buffer, value.name)
         if type(value) in (tuple, list):
             return type(value)(map(self.again, value))
+        if type(value) is dict:
+            return {key: self.again(item) for key, item in value.items()}
+        if isinstance(value, NKIObject) and getattr(value, "__dict__", None):
+            return _rebuilt(value, {field: self.again(item) for field, item in vars(value).items()})
         return value
 
     def write_back(self) -> None:
@@ -287,6 +332,13 @@ class Inputs:
         for array, tensor in self._copies:
             if tensor.storage.written:
                 array[...] = tensor.array.reshape(array.shape).astype(array.dtype)
+
+
+def _rebuilt(value: NKIObject, fields: dict[str, Any]) -> NKIObject:
+    """A copy of an object with other fields, made without its initialiser, which has run already."""
+    copy = object.__new__(type(value))
+    copy.__dict__.update(fields)
+    return copy
 
 
 def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
@@ -305,4 +357,8 @@ def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
                 "allocate the output with buffer=nl.shared_hbm",
             )
         )
+    scope = value.storage.allocation.scope
+    if scope is not None and settings.at_least("0.7"):
+        given = f"a returned tensor allocated in a loop body at {where(value.storage.allocation.site)}"
+        raise IllegalInstruction(refusal(kernel.name, given, "tensors allocated before the loop"))
     return np.array(value.array)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import IllegalInstruction, refusal
+from .compiler import Options
+from .errors import IllegalInstruction, refusal, where
 from .memory import MemoryRegion, OnChipMemory, Storage, check_fits, new_allocation
 from .settings import settings
 from .trace import Trace
@@ -30,6 +33,33 @@ class Launch:
         self.plans: dict[Any, Any] = {}  # checked operand combinations, see instruction.py
         self.cores = [Core(self, index) for index in range(cores)]
         self.turns: Turns | None = None
+        self.names: dict[tuple[int, str, str], object] = {}  # (core, kind, name=) -> who has it
+        self.options = Options()  # of the kernel, for those that it calls
+        self.trip_counts: Mapping[str, int] | None = None  # of device loops, when nothing is executed
+
+    def note_name(self, core: Core, kind: str, name: str) -> None:
+        """Warns when two instructions or two tensors of a kernel share a `name=`; loop bodies are traced once."""
+        key, owner = (core.index, kind, name), object()
+        taken = key in self.names
+        if core.scopes:
+            scope = core.scopes[-1]
+            taken = key in scope.names or (taken and self.names[key] != scope.site)
+            scope.names.add(key)
+            owner = scope.site
+        self.names[key] = owner
+        if taken:
+            warnings.warn(
+                f"{kind} name={name!r}: got a name that this kernel has already; allowed: unique names  ({where()})",
+                stacklevel=4,
+            )
+
+
+class Scope:
+    """One iteration of a device loop that is running: what is allocated in it ends with it."""
+
+    def __init__(self, site: tuple[str, int]) -> None:
+        self.site = site  # of the loop
+        self.names: set[tuple[int, str, str]] = set()
 
 
 class Core:
@@ -41,8 +71,12 @@ class Core:
         self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, self.trace)
         self.psum = OnChipMemory(MemoryRegion.psum, launch.target, self.trace)
         self.shared_count = 0
-        self.scalar_registers = np.zeros((launch.target.partitions, 1), np.float32)  # reduce_regs of the Scalar Engine
-        self.vector_registers = np.zeros((launch.target.partitions, 1), np.float32)  # accumulators of the Vector Engine
+        # One accumulator per lane, NaN until an instruction sets them. scalar: reduce_regs of the Scalar Engine.
+        self.accumulators = {
+            e: np.full((launch.target.partitions, 1), np.nan, np.float32) for e in ("vector", "scalar")
+        }
+        self.operands: dict[str, Any] = {}  # arguments of the instruction that executes now
+        self.scopes: list[Scope] = []  # open iterations of device loops, innermost last
         self.state: dict[str, Any] = {}  # what single instruction families keep on a core (random generators)
 
     @property
@@ -59,6 +93,9 @@ class Core:
     ) -> Storage:
         """Room for one tensor. `shared_hbm` is one storage for all cores, matched by the order of allocation."""
         allocation = new_allocation(region, shape, dtype, name, address)
+        allocation.scope = self.scopes[-1] if self.scopes else None
+        if name:
+            self.launch.note_name(self, "tensor", name)
         if region is MemoryRegion.shared_hbm:
             return self._allocate_shared(allocation)
         if region.on_chip:
@@ -109,6 +146,19 @@ def current_core() -> Core:
             )
         )
     return core
+
+
+def operands(*names: str) -> list[Any]:
+    """The tensors that the executing instruction was given, for a body that needs more of them than their contents."""
+    core = current_core()
+    return [core.operands[name] for name in names]
+
+
+def lanes(engine: str, tile: str) -> np.ndarray[Any, Any]:
+    """The accumulators [P, 1] of the engine's lanes on which the operand `tile` of the executing instruction runs."""
+    core = current_core()
+    view = core.operands[tile]
+    return core.accumulators[engine][view.first_partition : view.first_partition + view.partitions]
 
 
 def enter(core: Core | None) -> None:

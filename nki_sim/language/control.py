@@ -1,4 +1,4 @@
-"""Static loops, the launch grid and the hardware's tile sizes."""
+"""Static loops, the launch grid, the kinds of buffers and the hardware's tile sizes."""
 
 from __future__ import annotations
 

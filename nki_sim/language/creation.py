@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import IllegalInstruction, refusal
+from ..generations import Generation
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..tensor import DynamicSlice, NkiTensor
@@ -23,7 +24,7 @@ def ndarray(
 ) -> NkiTensor:
     """An uninitialised tensor (it holds NaN, or 4 in integer formats).
 
-    shape: on chip (partitions, ...) with at most 128 partitions. address: (first partition, byte offset in the partition).
+    shape: on chip (partitions, ...) with at most 128 partitions. address: (first partition, byte offset in it).
     Raises IllegalInstruction for what does not fit the memory.
     """
     core = current_core()
@@ -32,19 +33,26 @@ def ndarray(
     sizes = _sizes(shape)
     if buffer.on_chip:
         sizes = (1, 1) if sizes == (1,) else sizes
-        if len(sizes) < 2:
-            raise IllegalInstruction(refusal("ndarray", f"shape {sizes} in {buffer.name}", "at least (partitions, elements)", "write (1, n)"))
-        first = address[0] if address else 0
-        if first + sizes[0] > core.target.partitions:
-            given = f"{sizes[0]} partitions of shape {sizes}" + (f" from partition {first}" if first else "")
-            raise IllegalInstruction(refusal("ndarray", given, f"at most {core.target.partitions} on {core.target.name}", "tile dim 0"))
-        if address and buffer is MemoryRegion.psum and address[1] % core.target.psum_bank_bytes:
-            raise IllegalInstruction(
-                refusal("ndarray", f"address {address} in PSUM", f"byte offsets that are multiples of {core.target.psum_bank_bytes}")
-            )
+        _check_place(sizes, buffer, address, core.target)
     kind = dtypes.canonical(dtype)
-    storage = core.allocate(buffer, sizes, kind, name, tuple(address) if address else None)
+    storage = core.allocate(buffer, sizes, kind, name, (address[0], address[1]) if address else None)
     return NkiTensor(sizes, kind, storage, buffer, name)
+
+
+def _check_place(sizes: tuple[int, ...], buffer: MemoryRegion, address: Any, target: Generation) -> None:
+    """Refuses what the partitions of an on-chip memory cannot hold."""
+    if len(sizes) < 2:
+        given, allowed = f"shape {sizes} in {buffer.name}", "at least (partitions, elements)"
+        raise IllegalInstruction(refusal("ndarray", given, allowed, "write (1, n)"))
+    first = address[0] if address else 0
+    if first + sizes[0] > target.partitions:
+        given = f"{sizes[0]} partitions of shape {sizes}" + (f" from partition {first}" if first else "")
+        raise IllegalInstruction(
+            refusal("ndarray", given, f"at most {target.partitions} on {target.name}", "tile dim 0")
+        )
+    if address and buffer is MemoryRegion.psum and address[1] % target.psum_bank_bytes:
+        allowed = f"byte offsets that are multiples of {target.psum_bank_bytes}"
+        raise IllegalInstruction(refusal("ndarray", f"address {address} in PSUM", allowed))
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
