@@ -1,24 +1,29 @@
 """nki_sim: a CPU simulator of AWS Trainium's NKI, with the hardware's limits and number formats.
 
-    import nki_sim
-    nki_sim.install()          # from here on `import nki` is the simulator
+import nki_sim
+nki_sim.install()          # from here on `import nki` is the simulator
 """
 
 from .errors import IllegalInstruction, NkiValidationError, OutOfBounds, OutOfMemory, UnsupportedVersion
 from .install import install, installed
 from .kernel import Kernel, count_launches, jit, observe, simulate
+from .profiler import Profile, profile
+from .timing import PROFILER_EXTRA_US
 
 __all__ = [
+    "PROFILER_EXTRA_US",
     "IllegalInstruction",
     "Kernel",
     "NkiValidationError",
     "OutOfBounds",
     "OutOfMemory",
+    "Profile",
     "UnsupportedVersion",
     "count_launches",
     "install",
     "installed",
     "jit",
     "observe",
+    "profile",
     "simulate",
 ]

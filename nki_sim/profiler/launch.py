@@ -1,0 +1,64 @@
+"""profile(): one launch of a kernel on the timing model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Literal
+
+from ..generations import generation
+from ..kernel import Kernel, launch
+from ..memory import overflow_warns
+from ..timing import ALL_ON, TIMING, Mechanisms
+from ..timing.queues import DEFAULT_MODE, MODES
+from ..timing.schedule import Order, schedule
+from .result import Profile
+
+
+def profile(
+    kernel: Kernel | Callable[..., Any],
+    *args: Any,
+    grid: int | None = None,
+    target: str = "trn2",
+    execute: bool = True,
+    order: Order = "program",
+    capacity: Literal["raise", "warn"] = "raise",
+    dge: str | None = None,
+    trip_counts: Mapping[str, int] | None = None,
+    mechanisms: Mechanisms = ALL_ON,
+    **kwargs: Any,
+) -> Profile:
+    """Runs a kernel and times it on the model of one generation. Every figure of the result is *simulated*.
+
+    args, kwargs: the kernel's own arguments. grid: physical cores, as in ``kernel[grid](...)``.
+    target: "trn1", "trn2" or "trn3".
+    execute: False leaves the arithmetic out; the time stays the same.
+    order: "program", every queue runs in program order; "list", the earliest ready instruction within a window is next.
+    capacity: "warn" turns too much SBUF, PSUM or HBM into a warning and times the launch as if it fitted.
+    dge: what ``dge_mode.unknown`` stands for: "swdge" (default), "hwdge", or "none" for static descriptors.
+    trip_counts: iterations of loops whose bounds are data, by the name of their bound or as "file.py:line".
+    mechanisms: parts of the model to switch off, for experiments.
+
+    Raises ValueError for an unknown option and IllegalInstruction for what the hardware refuses.
+    """
+    _one_of("order", order, ("program", "list"))
+    _one_of("capacity", capacity, ("raise", "warn"))
+    _one_of("dge", dge, (None, *MODES))
+    if not isinstance(kernel, Kernel):
+        kernel = Kernel(kernel)
+    bound = inspect.signature(kernel.func).bind(*args, **kwargs)
+    bound.apply_defaults()
+    cores = grid if grid is not None else kernel.cores
+    with overflow_warns() if capacity == "warn" else nullcontext():
+        machine, outputs = launch(
+            kernel, dict(bound.arguments), cores, generation(target), execute, trip_counts=trip_counts
+        )
+    constants = TIMING[machine.target.name]
+    timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)
+    return Profile(kernel.name, machine, timeline, constants, order, execute, outputs if execute else None)
+
+
+def _one_of(name: str, given: object, allowed: tuple[object, ...]) -> None:
+    if given not in allowed:
+        raise ValueError(f"profile: got {name}={given!r}; allowed: {', '.join(map(repr, allowed))}")

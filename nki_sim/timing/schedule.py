@@ -1,0 +1,209 @@
+"""The schedule: the earliest start of every instruction on in-order queues, as events in time.
+
+A queue's first instruction becomes a candidate when everything that it waits for has been scheduled. The candidate that
+can start first is started next, so shared resources (DMA engines, HBM, ports, banks) are taken in the order of time.
+With order="list" the first `WINDOW` instructions of a queue are candidates, as after a compiler's list scheduling.
+
+Left out: instruction fetch, contention with the chip's other cores, what a compiler spills or fuses.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Literal
+
+from .constants import Constants
+from .dma import Engines
+from .hazards import Wait
+from .mechanisms import ALL_ON, Mechanisms
+from .queues import DEFAULT_MODE, Queue, direction
+from .tasks import Task, tasks_of
+from .tensor_engine import Array, WarmUp
+from .timeline import Span, Timeline
+
+if TYPE_CHECKING:
+    from ..machine import Launch
+
+Order = Literal["program", "list"]
+WINDOW = 64  # assumed: how far ahead a compiler's list scheduler looks in one queue
+
+
+def schedule(
+    launch: Launch,
+    constants: Constants,
+    mechanisms: Mechanisms = ALL_ON,
+    dge: str = DEFAULT_MODE,
+    order: Order = "program",
+) -> Timeline:
+    """The timeline of a launch. `dge` stands in for dge_mode.unknown: "swdge", "hwdge" or "none"."""
+    tasks = tasks_of(launch, constants, mechanisms, dge, ordered=order == "program")
+    return Scheduler(tasks, len(launch.cores), constants, mechanisms, WINDOW if order == "list" else 1).run()
+
+
+class CoreState:
+    """What one core's instructions compete for."""
+
+    def __init__(self, constants: Constants, mechanisms: Mechanisms, cores: int) -> None:
+        self.free: defaultdict[str, float] = defaultdict(float)  # engines
+        self.array, self.warm_up = Array(), WarmUp(constants)
+        self.dma = Engines(constants, mechanisms, cores)
+        self.port = {"vector": 0.0, "gpsimd": 0.0}  # until when fast modes and GpSimd use the shared bus
+        self.banks: dict[int, tuple[str, float]] = {}  # PSUM bank: the engine that accesses it, and until when
+
+
+class Scheduler:
+    def __init__(
+        self, tasks: list[Task], cores: int, constants: Constants, mechanisms: Mechanisms, window: int
+    ) -> None:
+        self.tasks, self.constants, self.mechanisms, self.window = tasks, constants, mechanisms, window
+        self.cores = [CoreState(constants, mechanisms, cores) for _ in range(cores)]
+        self.begin = constants.launch_before.value
+        self.semaphore = constants.semaphore.value if mechanisms.semaphore else 0.0
+        self.spans: list[Span | None] = [None] * len(tasks)
+        self.queues: dict[Queue, deque[int]] = {}
+        for task in tasks:
+            self.queues.setdefault(task.queue, deque()).append(task.number)
+        self.waiting: defaultdict[int, list[int]] = defaultdict(list)  # task: those that need it scheduled
+        self.candidates: list[tuple[float, int]] = []
+        self.readiness: dict[int, tuple[float, int | None, Wait | None]] = {}
+        self.held: dict[int, str] = {}  # what kept a candidate back after it was ready
+        self.at_meeting: dict[int, list[int]] = {}
+
+    def run(self) -> Timeline:
+        for queue in self.queues.values():
+            for _ in range(min(self.window, len(queue))):
+                self._consider(queue.popleft())
+        while self.candidates:
+            start, number = heapq.heappop(self.candidates)
+            task = self.tasks[number]
+            possible, held_by = self._possible(task, start)
+            if possible > start:
+                heapq.heappush(self.candidates, (possible, number))
+                self.held[number] = held_by
+                continue
+            if task.meeting is not None and not self._all_meet(task, start):
+                continue
+            self._begin(task, start)
+        spans = [span for span in self.spans if span is not None]
+        assert len(spans) == len(self.tasks), "every instruction waits only for earlier ones"
+        end = max((self._last_effect(span) for span in spans), default=self.begin)
+        return Timeline(spans, self.begin, end, end + self.constants.launch_after.value, len(self.cores))
+
+    # -- candidates --------------------------------------------------------------------------------------------
+
+    def _consider(self, number: int) -> None:
+        """Makes a task a candidate, or leaves it with the first task that it must see scheduled."""
+        task = self.tasks[number]
+        ready, cause, why = self.begin, None, None
+        for other, reason in task.waits:
+            span = self.spans[other]
+            if span is None:
+                self.waiting[other].append(number)
+                return
+            at = self._seen(span, task, reason)
+            if at > ready:
+                ready, cause, why = at, other, reason
+        self.readiness[number] = ready, cause, why
+        heapq.heappush(self.candidates, (ready, number))
+
+    def _seen(self, span: Span, task: Task, reason: Wait) -> float:
+        """When `task` may start as far as an earlier instruction is concerned."""
+        earlier = span.task
+        if earlier.transfer is not None:
+            return span.done
+        if earlier.queue.engine != task.queue.engine or task.transfer is not None:
+            return span.done + self.semaphore
+        if reason is Wait.OPERAND and earlier.record.engine == task.record.engine:
+            return span.done
+        return span.start if reason is not Wait.MEETING else span.done
+
+    def _possible(self, task: Task, start: float) -> tuple[float, str]:
+        """The earliest start from `start` on, as far as engines and ports are concerned, and what decides it."""
+        core, engine = self.cores[task.core], task.queue.engine
+        possible, held_by = max(start, core.free[engine]), "engine"
+        if task.transfer is not None:
+            return possible, held_by
+        if engine == "tensor":
+            at = core.array.ready(task.cells)
+            return (at, "array") if at > possible else (possible, held_by)
+        for bank in task.banks:
+            user, until = core.banks.get(bank, ("", 0.0))
+            if until > possible and user != engine and self.mechanisms.banks:
+                possible, held_by = until, "bank"
+        if self.mechanisms.shared_port and (task.fast or engine == "gpsimd"):
+            until = core.port["gpsimd" if task.fast else "vector"]
+            if until > possible:
+                possible, held_by = until, "port"
+        return possible, held_by
+
+    def _all_meet(self, task: Task, start: float) -> bool:
+        """Whether this was the last core to come to its meeting; the others are started with it."""
+        assert task.meeting is not None
+        here = self.at_meeting.setdefault(task.meeting, [])
+        here.append(task.number)
+        if len(here) < len(self.cores):
+            return False
+        for number in here[:-1]:
+            self._begin(self.tasks[number], start)
+        return True
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    def _begin(self, task: Task, start: float) -> None:
+        ready, cause, why = self.readiness.pop(task.number)
+        span = Span(task, start, start, start, ready, cause, why, self.held.pop(task.number, ""))
+        self.spans[task.number] = span
+        core = self.cores[task.core]
+        if task.transfer is not None:
+            self._transfer(core, task, span)
+        elif task.queue.engine == "tensor":
+            self._tensor(core, task, span)
+        else:
+            self._compute(core, task, span)
+        if task.meeting is not None:
+            span.done += self.constants.core_meeting.value
+        queue = self.queues[task.queue]
+        if queue:
+            self._consider(queue.popleft())
+        for number in self.waiting.pop(task.number, ()):
+            self._consider(number)
+
+    def _compute(self, core: CoreState, task: Task, span: Span) -> None:
+        engine = task.queue.engine
+        span.end = core.free[engine] = span.start + task.hold
+        span.done = span.start + task.latency
+        for bank in task.banks:
+            core.banks[bank] = engine, span.start + task.stream
+        if task.fast or engine == "gpsimd":
+            core.port[engine] = span.start + task.stream
+
+    def _tensor(self, core: CoreState, task: Task, span: Span) -> None:
+        rate = core.warm_up.rate_at(span.start) if self.mechanisms.warm_up else 1.0
+        stretch = task.stream / rate - task.stream
+        span.cold = rate < 1.0
+        span.end, span.done = span.start + task.hold + stretch, span.start + task.latency + stretch
+        core.array.hold(task.cells, span.end)
+        interval = self.constants.tensor_interval.value / self.constants.tensor_clock.value
+        core.free["tensor"] = span.start + min(interval, task.hold)
+        core.warm_up.worked(span.start, span.end)
+
+    def _transfer(self, core: CoreState, task: Task, span: Span) -> None:
+        assert task.transfer is not None
+        constants, engine = self.constants, task.queue.engine
+        span.end = span.issued = span.start + constants.trigger.value
+        if self.mechanisms.generation:
+            if task.transfer.generation == "software":
+                span.end = span.issued = span.start + constants.software_generation.value
+            elif task.transfer.generation == "hardware":
+                span.issued = core.dma.generated(engine, span.end)
+        core.free[engine] = span.end
+        span.moved = core.dma.move(task.transfer, span.issued)
+        span.done = span.moved[1] + (constants.dma_completion.value if self.mechanisms.dma_latency else 0.0)
+
+    def _last_effect(self, span: Span) -> float:
+        if span.task.transfer is None or span.moved is None or not self.mechanisms.dma_latency:
+            return span.done
+        if direction(span.task.record) == "stores":
+            return span.moved[1] + self.constants.store_completion.value
+        return span.done

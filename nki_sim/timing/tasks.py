@@ -1,0 +1,138 @@
+"""From a trace to tasks: what the schedule needs to know of every instruction, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..trace import Access, Record
+from .constants import Constants
+from .dma import Transfer, Transfers
+from .hazards import Hazards, Wait
+from .mechanisms import Mechanisms
+from .queues import Queue, queue_of
+from .tensor_engine import EVERYWHERE, cells_of
+
+if TYPE_CHECKING:
+    from ..machine import Core, Launch
+
+SMALLEST = 64  # cycles (isa reference)
+COMPUTE = ("tensor", "vector", "scalar", "gpsimd")
+
+
+class Task:
+    """One instruction of one core. Times in nanoseconds."""
+
+    __slots__ = (
+        "banks",
+        "cells",
+        "core",
+        "fast",
+        "hold",
+        "latency",
+        "meeting",
+        "number",
+        "queue",
+        "record",
+        "stream",
+        "transfer",
+        "waits",
+    )
+
+    def __init__(self, number: int, core: int, record: Record, queue: Queue, waits: Sequence[tuple[int, Wait]]) -> None:
+        self.number, self.core, self.record, self.queue, self.waits = number, core, record, queue, waits
+        self.hold = 0.0  # the engine cannot start another instruction
+        self.latency = 0.0  # from the start until others see the result
+        self.stream = 0.0  # of that, elements streaming through: what a cold Tensor Engine stretches
+        self.banks: frozenset[int] = frozenset()  # of PSUM, for Vector, Scalar and GpSimd instructions
+        self.cells: tuple[int, ...] = EVERYWHERE  # of the Tensor Engine's array
+        self.fast = False  # a fast mode of the Vector Engine
+        self.transfer: Transfer | None = None
+        self.meeting: int | None = None  # number of the meeting of the cores, if it is one
+
+
+class Costs:
+    """Cycles of instructions; those that were checked together (one plan) cost the same and are worked out once."""
+
+    def __init__(self, constants: Constants, mechanisms: Mechanisms) -> None:
+        self.constants, self.mechanisms = constants, mechanisms
+        self._known: dict[int, tuple[float, bool]] = {}
+
+    def cycles(self, record: Record) -> tuple[float, bool]:
+        """(streaming cycles, whether a fast mode of the Vector Engine is used)."""
+        key = id(record.sizes)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._work_out(record)
+        cycles, fast = known
+        if any(name.endswith(" index") for name in record.reads):
+            cycles = max(cycles, self.constants.dynamic_address.value)
+        return cycles, fast
+
+    def _work_out(self, record: Record) -> tuple[float, bool]:
+        cycles = record.cycles or 0.0
+        if record.engine != "vector":
+            return cycles, False
+        elements = max((_free_size(a) for a in (*record.reads.values(), *record.writes.values())), default=0)
+        fast = SMALLEST <= cycles < elements or cycles == SMALLEST < elements
+        if fast and not self.mechanisms.fast_modes:
+            return max(SMALLEST, elements), False
+        return cycles, fast
+
+
+def _free_size(access: Access) -> int:
+    size = 1
+    for extent in access.shape[1:]:
+        size *= extent
+    return size
+
+
+def tasks_of(launch: Launch, constants: Constants, mechanisms: Mechanisms, dge: str, ordered: bool) -> list[Task]:
+    """The tasks of all cores; numbers count through, core after core, in program order."""
+    costs, transfers = Costs(constants, mechanisms), Transfers(constants, mechanisms, dge)
+    tasks: list[Task] = []
+    for core in launch.cores:
+        tasks += _of_core(core, len(tasks), costs, transfers, ordered)
+    return tasks
+
+
+def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered: bool) -> list[Task]:
+    records = core.trace.records
+    queues: dict[Queue, Queue] = {}
+    lines = [queues.setdefault(q, q) for q in (queue_of(record, core.index, transfers.dge) for record in records)]
+    hazards = Hazards(core, lines, ordered, costs.mechanisms)
+    tasks: list[Task] = []
+    fence, since_fence, meetings = -1, first, 0
+    for step, (record, queue) in enumerate(zip(records, lines, strict=True)):
+        waits = [(first + other, why) for other, why in hazards.waits(step).items()]
+        task = Task(first + step, core.index, record, queue, waits)
+        if fence >= 0:
+            waits.append((fence, Wait.MEETING))
+        if record.instruction.meets:
+            waits += ((other, Wait.MEETING) for other in range(since_fence, task.number))
+            fence, since_fence = task.number, task.number
+            task.meeting, meetings = meetings, meetings + 1
+        if record.engine == "dma":
+            task.transfer = transfers.of(record)
+        else:
+            _set_costs(task, costs, hazards)
+        tasks.append(task)
+    return tasks
+
+
+def _set_costs(task: Task, costs: Costs, hazards: Hazards) -> None:
+    record, constants, mechanisms = task.record, costs.constants, costs.mechanisms
+    cycles, task.fast = costs.cycles(record)
+    if record.engine not in COMPUTE:
+        task.hold = task.latency = max(constants.trigger.value, cycles / constants.clock(record.engine))
+        return
+    clock = constants.clock(record.engine)
+    issue = getattr(constants, f"{record.engine}_issue").value if mechanisms.issue else 0.0
+    latency = getattr(constants, f"{record.engine}_latency").value if mechanisms.latency else issue
+    task.stream = cycles / clock
+    task.hold, task.latency = (cycles + issue) / clock, (cycles + max(latency, issue)) / clock
+    if record.engine == "tensor":
+        if mechanisms.array_tiles:
+            task.cells = cells_of(record)
+    else:
+        task.banks = hazards.banks_of(record)
