@@ -69,10 +69,11 @@ FORMATS = _formats()
 FLOATS = frozenset(name for name, f in FORMATS.items() if f.kind == "float")
 INTEGERS = frozenset(name for name, f in FORMATS.items() if f.kind in ("integer", "bool"))
 PACKED = frozenset(name for name, f in FORMATS.items() if f.kind == "packed")
+ARITHMETIC = frozenset(FORMATS) - PACKED - {"int64"}  # what engines convert to float32
 SIXTEEN_BIT = frozenset(("bfloat16", "float16"))
 
 _FROM_NUMPY = {f.numpy: f.name for f in reversed(FORMATS.values()) if f.kind != "packed" and f.name != "tfloat32"}
-_BF16, _F32 = FORMATS["bfloat16"].numpy, np.dtype(np.float32)
+_F32 = np.dtype(np.float32)
 
 
 def canonical(dtype: Any) -> DType:
@@ -113,40 +114,90 @@ def storage(name: str) -> np.dtype[Any]:
 
 
 def to_float32(values: Array) -> Array:
-    """Exact widening of any format to float32 (integers above 2**24 round, as on the engines)."""
-    if values.dtype == _F32:
+    """Widening of any format to float32: exact but for integers above 2**24, which round as on the engines."""
+    kind = values.dtype
+    if kind == _F32:
         return values
-    if values.dtype == _BF16:
-        # bfloat16 is the upper half of a float32: shifting is much faster than a cast.
-        wide = values.view(np.uint16).astype(np.uint32)
-        wide <<= 16
-        return wide.view(np.float32)
-    return values.astype(np.float32)
+    table = _WIDENED.get(kind)
+    if table is None:
+        return values.astype(_F32)
+    return np.asarray(table.take(values.view(f"u{kind.itemsize}")))
 
 
 def from_float32(values: Array, target: np.dtype[Any]) -> Array:
     """One conversion from float32 to the destination: nearest even, integers saturate, NaN becomes integer 0."""
     if values.dtype == target:
         return values
-    kind = target.kind
-    if kind in "iu":
-        limits = np.iinfo(target)
-        rounded = np.rint(values.astype(np.float64))
-        return np.clip(np.nan_to_num(rounded, nan=0.0, posinf=limits.max, neginf=limits.min), limits.min, limits.max).astype(target)
-    if kind == "b":
-        return values != 0
+    if target.kind in "iu":
+        return _to_integer(values, target)
+    if target.kind == "b":
+        return np.not_equal(values, 0)
+    if target.itemsize == 1 and values.dtype == _F32:
+        return _to_float8(values, target)
     return values.astype(target)
 
 
+# Looking a narrow format up is several times faster than converting it.
+_EIGHT_BIT = tuple(f.numpy for f in FORMATS.values() if f.itemsize == 1 and f.kind in ("float", "scale"))
+_WIDENED = {
+    kind: np.arange(2 ** (8 * kind.itemsize), dtype=f"u{kind.itemsize}").view(kind).astype(_F32)
+    for kind in (FORMATS["float16"].numpy, *_EIGHT_BIT)
+}
+
+
+@cache
+def _narrowed(target: np.dtype[Any]) -> Array:
+    """The 8-bit format of every upper half of a float32."""
+    upper = np.arange(2**16, dtype=np.uint32) << 16
+    with np.errstate(all="ignore"):
+        return upper.view(_F32).astype(target)
+
+
+def _to_float8(values: Array, target: np.dtype[Any]) -> Array:
+    """Rounds through the upper half of the float32 with a sticky last bit: its 8 significant bits are at least two more
+    than the target has, so that rounding twice gives what rounding once would."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    upper = (bits >> 16) | ((bits & 0xFFFF) != 0)
+    return np.asarray(_narrowed(target).take(upper))
+
+
+def _to_integer(values: Array, target: np.dtype[Any]) -> Array:
+    limits = np.iinfo(target)
+    wide = np.float32 if target.itemsize < 4 else np.float64  # float32 cannot hold 2**31 - 1
+    rounded = np.rint(values, dtype=np.float32).astype(wide, copy=False)
+    np.clip(rounded, limits.min, limits.max, out=rounded)
+    unordered = np.isnan(rounded)
+    if unordered.any():
+        rounded[unordered] = 0
+    return rounded.astype(target)
+
+
+def to_tfloat32(values: Array) -> Array:
+    """float32 rounded to the 10 mantissa bits of tfloat32, nearest even; NaN and infinities stay."""
+    bits = values.astype(_F32, copy=False).view(np.uint32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(values), rounded.view(_F32), values)
+
+
 def convert(values: Array, target: np.dtype[Any]) -> Array:
-    """Bits untouched for equal formats, through float32 otherwise."""
+    """Bits untouched for equal formats, through float32 otherwise; int64 holds exact integers, which wrap."""
     if values.dtype == target:
         return values
+    if values.dtype == np.int64 and target.kind in "iu":
+        return values.astype(target)
     return from_float32(to_float32(values), target)
 
 
+def assign(target: Array, values: Array) -> None:
+    """Writes `values` over `target`, with one conversion where the formats differ."""
+    if values.dtype == _F32 and target.dtype.kind not in "iub" and target.itemsize > 1:
+        target[...] = values  # converts on the way, without a copy in between
+    else:
+        target[...] = convert(values, target.dtype)
+
+
 def sentinel(target: np.dtype[Any], name: str) -> Any:
-    """What never-written memory holds: NaN for floats, 4 for integers, all ones for packed formats (NKI simulator guide)."""
+    """What never-written memory holds (NKI simulator guide): NaN for floats, 4 for integers, all ones when packed."""
     kind = FORMATS[name].kind
     if kind == "packed":
         return np.iinfo(target).max

@@ -22,8 +22,8 @@ Function = Callable[..., Any]
 class Operator:
     """One operator of `nki.language`.
 
-    binary: x op y. unary: of one operand. activation: what the Scalar Engine's table computes. bitwise: integer bits only.
-    reduces: legal as a reduction, with `identity`. since: first generation that has it in arithmetic instructions.
+    binary: x op y. unary: of one operand. activation: what the Scalar Engine's table computes. bitwise: integer bits
+    only. reduces: legal as a reduction, with `identity`. since: first generation that has it in arithmetic.
     """
 
     name: str
@@ -35,142 +35,194 @@ class Operator:
     identity: float = 0.0
     since: int = 2
     valid: tuple[float, float] | None = None  # input range of the activation table
+    valid_size: tuple[float, float] | None = None  # the same for the magnitude of the input
     language: Function | None = field(default=None, repr=False)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.language is None:
-            raise TypeError(f"nl.{self.name}: got a call; allowed: as op= of an instruction; there is no language function of it")
+            raise TypeError(
+                f"nl.{self.name}: got a call; allowed: as op= of an instruction; there is no language function of it"
+            )
         return self.language(*args, **kwargs)
 
 
-def _logical(function: Function) -> Function:
-    return lambda x, y: function(x != 0, y != 0)
+@dataclass(eq=False)
+class Alias:
+    """A second name of an operator, with a language function: `nl.max` is `nl.maximum` as op=, a reduction as call."""
+
+    name: str
+    operator: Operator
+    language: Function
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.language(*args, **kwargs)
 
 
-def _larger_magnitude(x: Any, y: Any) -> Any:
+def _larger_magnitude(x: Any, y: Any, out: Any = None) -> Any:
+    """The operand of larger magnitude; y when they are equal (nki.language.abs_max)."""
     return np.where(np.abs(x) > np.abs(y), x, y)
 
 
-def _smaller_magnitude(x: Any, y: Any) -> Any:
+def _smaller_magnitude(x: Any, y: Any, out: Any = None) -> Any:
+    """The operand of smaller magnitude; y when they are equal (nki.language.abs_min)."""
     return np.where(np.abs(x) < np.abs(y), x, y)
 
 
-def _shift_left(x: Any, y: Any) -> Any:
-    return np.left_shift(_unsigned(x), _unsigned(y)).view(x.dtype) if isinstance(x, np.ndarray) else np.left_shift(x, y)
+def _shift_left(x: Array, y: Array, out: Any = None) -> Array:
+    return np.asarray(np.left_shift(_unsigned(x), _unsigned(y))).view(x.dtype)
 
 
-def _shift_right(x: Any, y: Any) -> Any:
+def _shift_right(x: Array, y: Array, out: Any = None) -> Array:
     """Logical: zeros come in from the left, also for signed formats."""
-    return np.right_shift(_unsigned(x), _unsigned(y)).view(x.dtype) if isinstance(x, np.ndarray) else np.right_shift(x, y)
+    return np.asarray(np.right_shift(_unsigned(x), _unsigned(y))).view(x.dtype)
 
 
-def _unsigned(x: Any) -> Any:
-    return x.view(f"u{x.dtype.itemsize}") if isinstance(x, np.ndarray) and x.dtype.kind == "i" else x
+def _unsigned(x: Array) -> Array:
+    return x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
+
+
+# -- functions of the Scalar Engine ----------------------------------------------------------------------------------
+#
+# Exact to float32 rounding. Their tables on the device are valid from -inf to inf where nothing else is said, so that
+# products such as x * sigmoid(x), which would be inf * 0 there, take a large finite x instead.
+
+_HUGE = np.float32(1e30)
+_SQRT_HALF, _INV_SQRT_2PI, _2_OVER_SQRT_PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi), 2.0 / math.sqrt(math.pi)
+
+
+def _finite(x: Array) -> Array:
+    return np.clip(x, -_HUGE, _HUGE)
+
+
+# erfc(z) * exp(z * z) / t as a polynomial in t = 1 / (1 + z / 2), highest power first: a least-squares fit against
+# math.erfc on 0 <= z <= 10, weighted to the smallest relative error, which is 2e-8 before float32 rounding.
+_ERFC = (
+    0.012283307077097181,
+    -0.12325181704904092,
+    0.42892218205807364,
+    -0.67001490292451,
+    0.42126859365838215,
+    -0.09831491965119779,
+    0.2255410289676735,
+    0.2386449882777034,
+    0.28285702018011877,
+    0.2820644997408484,
+)
+# Taylor series of erf(x) / x in x * x, highest power first: below 1e-9 for |x| <= 1/2.
+_ERF = tuple(_2_OVER_SQRT_PI * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(6, -1, -1))
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+    value: Array = x * np.float32(coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        value += np.float32(coefficient)
+        value *= x
+    value += np.float32(coefficients[-1])
+    return value
+
+
+def _erfc(z: Array, decay: Array) -> Array:
+    """The complementary error function for z >= 0, given decay = exp(-z * z)."""
+    t: Array = np.reciprocal(1.0 + 0.5 * z)
+    value = _polynomial(_ERFC, t)
+    value *= t
+    value *= decay
+    return value
 
 
 def erf(x: Array) -> Array:
-    """The error function in float32, through the C library's double precision one."""
-    return _erf64(x.astype(np.float64)).astype(np.float32)
-
-
-# Rational approximation of erf by W. J. Cody, "Rational Chebyshev approximations for the error function", 1969:
-# relative error below 1e-15, written for whole arrays because NumPy has no erf.
-_ERF_SMALL = (
-    (3.16112374387056560e00, 1.13864154151050156e02, 3.77485237685302021e02, 3.20937758913846947e03, 1.85777706184603153e-1),
-    (2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03, 2.84423683343917062e03),
-)
-_ERFC_MIDDLE = (
-    (
-        5.64188496988670089e-1,
-        8.88314979438837594e00,
-        6.61191906371416295e01,
-        2.98635138197400131e02,
-        8.81952221241769090e02,
-        1.71204761263407058e03,
-        2.05107837782607147e03,
-        1.23033935479799725e03,
-        2.15311535474403846e-8,
-    ),
-    (
-        1.57449261107098347e01,
-        1.17693950891312499e02,
-        5.37181101862009858e02,
-        1.62138957456669019e03,
-        3.29079923573345963e03,
-        4.36261909014324716e03,
-        3.43936767414372164e03,
-        1.23033935480374942e03,
-    ),
-)
-
-
-def _erf64(x: Array) -> Array:
-    size = np.abs(x)
+    z = np.abs(x)
     square = x * x
-    p, q = _ERF_SMALL
-    top, bottom = p[4] * square, square
-    for k in range(3):
-        top, bottom = (top + p[k]) * square, (bottom + q[k]) * square
-    small = x * (top + p[3]) / (bottom + q[3])
-    clipped = np.minimum(size, 6.0)  # erf is 1 in double precision beyond
-    p, q = _ERFC_MIDDLE
-    top, bottom = p[8] * clipped, clipped
-    for k in range(7):
-        top, bottom = (top + p[k]) * clipped, (bottom + q[k]) * clipped
-    tail = np.exp(-clipped * clipped) * (top + p[7]) / (bottom + q[7])
-    return np.where(size <= 0.46875, small, np.where(np.isnan(x), x, np.sign(x) * (1.0 - tail)))
+    return np.where(z <= 0.5, x * _polynomial(_ERF, square), np.copysign(1.0 - _erfc(z, np.exp(-square)), x))
 
 
-def sigmoid(x: Array) -> Array:
-    return 0.5 * np.tanh(0.5 * x) + 0.5
-
-
-_SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
+def _normal(x: Array) -> tuple[Array, Array]:
+    """Distribution function and exp(-x * x / 2) of the standard normal distribution."""
+    decay = np.exp(-0.5 * (x * x))
+    tail = 0.5 * _erfc(np.abs(x) * np.float32(_SQRT_HALF), decay)
+    return np.where(x < 0, tail, 1.0 - tail), decay
 
 
 def gelu(x: Array) -> Array:
-    return x * (0.5 + 0.5 * erf(x * _SQRT_HALF))
+    x = _finite(x)
+    return x * _normal(x)[0]
 
 
 def gelu_dx(x: Array) -> Array:
-    return 0.5 + 0.5 * erf(x * _SQRT_HALF) + x * np.exp(-0.5 * x * x) * _INV_SQRT_2PI
+    x = _finite(x)
+    distribution, decay = _normal(x)
+    return distribution + x * decay * np.float32(_INV_SQRT_2PI)
+
+
+def sigmoid(x: Array) -> Array:
+    s: Array = np.reciprocal(1.0 + np.exp(-x))
+    return s
 
 
 def gelu_tanh(x: Array) -> Array:
+    x = _finite(x)
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 def gelu_sigmoid(x: Array) -> Array:
+    x = _finite(x)
     return x * sigmoid(1.702 * x)
 
 
 def gelu_sigmoid_dx(x: Array) -> Array:
+    x = _finite(x)
     s = sigmoid(1.702 * x)
     return s * (1.0 + 1.702 * x * (1.0 - s))
 
 
 def silu(x: Array) -> Array:
+    x = _finite(x)
     return x * sigmoid(x)
 
 
 def silu_dx(x: Array) -> Array:
+    x = _finite(x)
     s = sigmoid(x)
     return s * (1.0 + x * (1.0 - s))
 
 
 def softplus(x: Array) -> Array:
-    return np.logaddexp(x, np.float32(0.0))
+    return np.asarray(np.logaddexp(x, np.float32(0.0)))
 
 
 def mish(x: Array) -> Array:
+    x = _finite(x)
     return x * np.tanh(softplus(x))
 
 
+def erf_dx(x: Array) -> Array:
+    return np.asarray(np.exp(-(x * x)) * np.float32(_2_OVER_SQRT_PI))
+
+
 def rsqrt(x: Array) -> Array:
-    return np.reciprocal(np.sqrt(x))
+    return np.asarray(np.reciprocal(np.sqrt(x)))
+
+
+def sin(x: Array) -> Array:
+    """The device extrapolates a cubic outside [-pi, pi]: the Taylor polynomial at pi, which gives its documented 27.65
+    for 9.0 (nki.api.shared.rst, note on activation functions)."""
+    beyond = np.abs(x) - np.float32(math.pi)
+    return np.where(beyond <= 0, np.sin(x), np.copysign(1.0, x) * (beyond * beyond * beyond / 6.0 - beyond))
+
+
+def prelu(x: Array, slope: Any) -> Array:
+    """x for x >= 0, slope * x below."""
+    return np.where(x >= 0, x, slope * x)
 
 
 def identity(x: Array) -> Array:
@@ -178,7 +230,7 @@ def identity(x: Array) -> Array:
 
 
 def relu(x: Array) -> Array:
-    return np.maximum(x, 0)
+    return np.asarray(np.maximum(x, np.float32(0)))
 
 
 def _binary(name: str, function: Function, **more: Any) -> Operator:
@@ -200,16 +252,16 @@ OPERATORS: dict[str, Operator] = {
         _binary("minimum", np.minimum, reduces=True, identity=_INF),
         _binary("power", np.power),
         _binary("abs_max", _larger_magnitude, since=4),
-        _binary("abs_min", _smaller_magnitude, since=4),
+        _binary("abs_min", _smaller_magnitude, since=4, identity=_INF),
         _binary("equal", np.equal),
         _binary("not_equal", np.not_equal),
         _binary("greater", np.greater),
         _binary("greater_equal", np.greater_equal),
         _binary("less", np.less),
         _binary("less_equal", np.less_equal),
-        _binary("logical_and", _logical(np.logical_and), reduces=True, identity=1.0),
-        _binary("logical_or", _logical(np.logical_or), reduces=True),
-        _binary("logical_xor", _logical(np.logical_xor), reduces=True),
+        _binary("logical_and", np.logical_and, reduces=True, identity=1.0),
+        _binary("logical_or", np.logical_or, reduces=True),
+        _binary("logical_xor", np.logical_xor, reduces=True),
         _binary("bitwise_and", np.bitwise_and, bitwise=True, reduces=True),
         _binary("bitwise_or", np.bitwise_or, bitwise=True, reduces=True),
         _binary("bitwise_xor", np.bitwise_xor, bitwise=True, reduces=True),
@@ -218,19 +270,19 @@ OPERATORS: dict[str, Operator] = {
         Operator("invert", unary=np.invert, bitwise=True),
         Operator("abs", unary=np.abs, activation=np.abs),
         Operator("rsqrt", unary=rsqrt, activation=rsqrt, valid=(2.0**-87, 2.0**97)),
-        Operator("reciprocal", unary=np.reciprocal, activation=np.reciprocal),
+        Operator("reciprocal", unary=np.reciprocal, activation=np.reciprocal, valid_size=(2.0**-42, 2.0**42)),
         Operator("square", unary=np.square, activation=np.square, since=4),
         Operator("relu", unary=relu, activation=relu, since=4),
         Operator("bypass", unary=identity),
         Operator("average"),
         _function("copy", identity),
         _function("sign", np.sign),
-        _function("prelu", identity),
+        _function("prelu", prelu),
         _function("tanh", np.tanh),
         _function("sigmoid", sigmoid),
         _function("exp", np.exp),
         _function("erf", erf),
-        _function("erf_dx", lambda x: (2.0 / math.sqrt(math.pi)) * np.exp(-x * x)),
+        _function("erf_dx", erf_dx),
         _function("gelu", gelu),
         _function("gelu_dx", gelu_dx),
         _function("gelu_apprx_tanh", gelu_tanh),
@@ -243,24 +295,46 @@ OPERATORS: dict[str, Operator] = {
         _function("log", np.log, valid=(2.0**-64, 2.0**64)),
         _function("sqrt", np.sqrt, valid=(2.0**-116, 2.0**118)),
         _function("arctan", np.arctan, valid=(-math.pi / 2, math.pi / 2)),
-        _function("sin", np.sin, valid=(-math.pi, math.pi)),
+        _function("sin", sin, valid=(-math.pi, math.pi)),
     )
 }
 
 
-def compute(op: Operator, left: Any, right: Any) -> Any:
-    """``left op right``: on bits for bit operators, in float32 otherwise. Numbers stay Python numbers."""
+def compute(op: Operator, left: Any, right: Any, out: Array | None = None) -> Any:
+    """``left op right``: on bits for bit operators, in float32 otherwise; a unary operator takes `left` alone.
+
+    out: where the result may go, if it is in float32.
+    """
     if op.bitwise:
-        assert op.binary is not None
-        return op.binary(*_as_bits(left, right))
+        left, right = as_bits(left, right)
+        return op.unary(left) if op.unary is not None else op.binary(left, right)  # type: ignore[misc]
     left = to_float32(left) if isinstance(left, np.ndarray) else np.float32(left)
-    if op.unary is not None and op.binary is None:
-        return op.unary(left)
+    if op.unary is not None:
+        return into(op.unary, out, left)
     right = to_float32(right) if isinstance(right, np.ndarray) else np.float32(right)
     assert op.binary is not None
-    return op.binary(left, right)
+    return op.binary(left, right, out=out)
 
 
-def _as_bits(left: Any, right: Any) -> tuple[Any, Any]:
+def into(function: Function, out: Array | None, *operands: Any) -> Any:
+    """function(*operands), straight into `out` if NumPy has it as one operation."""
+    return function(*operands, out=out) if isinstance(function, np.ufunc) else function(*operands)
+
+
+def ordered(op: Operator, data: Any, operand: Any, reverse: bool, out: Array | None = None) -> Any:
+    """``data op operand``, or ``operand op data`` when reversed; a unary operator takes `data` either way."""
+    if reverse and op.unary is None:
+        return compute(op, operand, data, out)
+    return compute(op, data, operand, out)
+
+
+def as_bits(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both sides in the integer format of the array among them; numbers wrap into it."""
     kind = left.dtype if isinstance(left, np.ndarray) else right.dtype
-    return tuple(x if isinstance(x, np.ndarray) else np.array(int(x)).astype(kind) for x in (left, right))  # type: ignore[return-value]
+    return _in_format(left, kind), _in_format(right, kind)
+
+
+def _in_format(x: Any, kind: np.dtype[Any]) -> Any:
+    if x is None or (isinstance(x, np.ndarray) and x.dtype == kind):
+        return x
+    return np.asarray(x if isinstance(x, np.ndarray) else int(x)).astype(kind)

@@ -1,0 +1,209 @@
+"""What the hardware refuses of several Vector Engine instructions: rules that the declarations name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...instruction import PSUM, Call, Rule
+from ...operators import OPERATORS, Operator
+from ...tensor import NkiTensor, merge
+
+
+def not_both_in_psum(first: str, second: str) -> Rule:
+    """The two big inputs of a Vector instruction may not both come from PSUM."""
+
+    def rule(call: Call) -> None:
+        pair = [call.tensor(name) for name in (first, second)]
+        if all(t is not None and t.buffer.space is PSUM for t in pair):
+            raise call.refuse(
+                f"{first} and {second} both in PSUM", "at most one of them in PSUM", "copy one to SBUF with tensor_copy"
+            )
+
+    return rule
+
+
+def arithmetic(name: str, binary: bool = False) -> Rule:
+    """The operator `name` computes in float32; `binary` keeps out those of one operand."""
+
+    def rule(call: Call) -> None:
+        op = call.arguments[name]
+        _is_operator(call, name, op, binary)
+        if op.bitwise:
+            raise call.refuse(f"{name}={op!r}", "arithmetic operators", "use tensor_scalar or tensor_tensor for bits")
+
+    return rule
+
+
+def arithmetic_or_bits(*names: str, binary: bool = False) -> Rule:
+    """The operators are both arithmetic, or both bit operators on integers."""
+
+    def rule(call: Call) -> None:
+        given = [op for n in names if (op := call.arguments[n]) is not None]
+        for name in names:
+            if call.arguments[name] is not None or name != "op1":
+                _is_operator(call, name, call.arguments[name], binary)
+        if len({op.bitwise for op in given}) > 1:
+            raise call.refuse(f"{given[0]!r} with {given[1]!r}", "two bit operators or two arithmetic ones")
+        if given[0].bitwise:
+            integers_for(call, given[0])
+
+    return rule
+
+
+def _is_operator(call: Call, name: str, op: Any, binary: bool) -> None:
+    if not isinstance(op, Operator) or (op.binary is None and op.unary is None) or op.name == "bypass":
+        raise call.refuse(f"{name}={op!r}", "an arithmetic or bit operator of nki.language such as nl.add")
+    if binary and op.binary is None:
+        raise call.refuse(f"{name}={op!r}, of one operand", "operators of two operands", "use tensor_scalar")
+    if call.target.number < op.since:
+        raise call.refuse(f"{name}={op!r}", f"operators of gen{call.target.number}; {op!r} needs gen{op.since}")
+
+
+def integers_for(call: Call, op: Operator) -> None:
+    for operand, t in call.tensors().items():
+        if t.dtype not in dtypes.INTEGERS:
+            raise call.refuse(
+                f"{op!r} on {operand} of dtype {t.dtype}", "integer dtypes for bit operators", "view it as an integer"
+            )
+    for operand in ("operand0", "operand1"):
+        value = call.arguments.get(operand)
+        if isinstance(value, (float, np.floating)) and not float(value).is_integer():
+            raise call.refuse(f"{op!r} with {operand}={value}", "integers for bit operators")
+
+
+def operand_of(op_name: str, operand_name: str) -> Rule:
+    """An operator of two operands needs its second one; one of a single operand takes None or 0."""
+
+    def rule(call: Call) -> None:
+        op, operand = call.arguments[op_name], call.arguments[operand_name]
+        if op is None:
+            if operand is not None:
+                raise call.refuse(f"{operand_name} without {op_name}", "both or neither")
+        elif op.unary is None:
+            if operand is None:
+                raise call.refuse(f"{op_name}={op!r} without {operand_name}", "both or neither")
+        elif operand is not None and (isinstance(operand, NkiTensor) or operand != 0):
+            given = "a tile" if isinstance(operand, NkiTensor) else repr(operand)
+            raise call.refuse(f"{op_name}={op!r} with {operand_name}={given}", "None or 0 for operators of one operand")
+
+    return rule
+
+
+def float32_tiles(*names: str) -> Rule:
+    """(P, 1) operand tiles of arithmetic instructions are float32."""
+
+    def rule(call: Call) -> None:
+        op = call.arguments.get("op0")
+        for name in names:
+            t = call.tensor(name)
+            if t is not None and t.dtype != "float32" and not (isinstance(op, Operator) and op.bitwise):
+                raise call.refuse(
+                    f"{name} tile of dtype {t.dtype}", "a number or a float32 tile", "copy it to a float32 tile"
+                )
+
+    return rule
+
+
+def operator_among(name: str, *operators: str) -> Rule:
+    """The operator `name` is one of a few."""
+
+    def rule(call: Call) -> None:
+        op = call.arguments[name]
+        if op not in [OPERATORS[n] for n in operators]:
+            raise call.refuse(f"{name}={op!r}", ", ".join(f"nl.{n}" for n in operators))
+
+    return rule
+
+
+def command_among(*commands: str) -> Rule:
+    """`reduce_cmd` is one of those that the instruction has."""
+
+    def rule(call: Call) -> None:
+        given = call.arguments["reduce_cmd"].name
+        if given not in commands:
+            raise call.refuse(f"reduce_cmd.{given}", ", ".join(f"reduce_cmd.{c}" for c in commands))
+
+    return rule
+
+
+def number(name: str) -> Rule:
+    """The argument `name` is a number known while the kernel is traced."""
+
+    def rule(call: Call) -> None:
+        value = call.arguments[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise call.refuse(f"{name}={value!r}", "a number")
+
+    return rule
+
+
+def same_dtype(first: str, second: str) -> Rule:
+    def rule(call: Call) -> None:
+        a, b = call.tensor(first), call.tensor(second)
+        if a is not None and b is not None and a.dtype != b.dtype:
+            raise call.refuse(
+                f"{first} of dtype {a.dtype}, {second} of dtype {b.dtype}", "equal dtypes", "convert with tensor_copy"
+            )
+
+    return rule
+
+
+def at_most_dims(most: int, *names: str) -> Rule:
+    """The operands have few dims, counting those that lie contiguous in memory as one."""
+
+    def rule(call: Call) -> None:
+        for name in names:
+            t = call.tensor(name)
+            if t is not None and t.ndim > most and _dims(t) > most:
+                raise call.refuse(f"{name} of shape {t.shape}", f"at most {most} dims", "copy it to a contiguous tile")
+
+    return rule
+
+
+def _dims(t: NkiTensor) -> int:
+    """Dims after merging neighbours that are contiguous."""
+    shape, strides = [t.shape[-1]], [t.strides[-1]]
+    for extent, stride in zip(t.shape[-2:0:-1], t.strides[-2:0:-1], strict=True):
+        merged = merge((extent, shape[0]), (stride, strides[0]))
+        if merged is None:
+            shape.insert(0, extent)
+            strides.insert(0, stride)
+        else:
+            shape[0], strides[0] = merged
+    return 1 + len(shape)
+
+
+def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction, counted from 0, in order."""
+    return tuple(sorted(int(a) % ndim for a in ((axis,) if isinstance(axis, (int, np.integer)) else axis)))
+
+
+def last_free_axes(call: Call) -> None:
+    """`axis` names the last free dims without a gap, and dst has what is left."""
+    data, dst, axis = call.arguments["data"], call.arguments["dst"], call.arguments["axis"]
+    given = (axis,) if isinstance(axis, (int, np.integer)) else axis
+    if not isinstance(given, (tuple, list)) or not all(isinstance(a, (int, np.integer)) for a in given):
+        raise call.refuse(f"axis={axis!r}", "an int or a tuple of ints")
+    if any(not -data.ndim <= a < data.ndim for a in given):
+        raise call.refuse(f"axis={axis} for data {data.shape}", f"axes of {data.ndim} dims")
+    axes = reduced_axes(axis, data.ndim)
+    if not axes or 0 in axes or axes != tuple(range(axes[0], data.ndim)):
+        allowed = "the last free axes, ending at the final dim (axis 0 is the partition)"
+        raise call.refuse(f"axis={axis} for data {data.shape}", allowed, "permute the free dims first")
+    left = math.prod(data.shape[1 : axes[0]])
+    if (dst.partitions, dst.free_size) != (data.partitions, left):
+        allowed = f"{data.partitions} partitions with {left} elements"
+        raise call.refuse(f"dst {dst.shape} for data {data.shape}, axis={axis}", allowed)
+
+
+def legal_reduction(call: Call) -> None:
+    """`op` can reduce; bit operators reduce integers."""
+    op = call.arguments["op"]
+    if not isinstance(op, Operator) or not op.reduces:
+        raise call.refuse(f"op={op!r}", ", ".join(f"nl.{n}" for n, o in OPERATORS.items() if o.reduces))
+    if op.bitwise:
+        integers_for(call, op)
