@@ -17,8 +17,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from nki_sim import dtypes, facade
+from nki_sim.errors import NkiValidationError
 from nki_sim.generations import generation
 from nki_sim.instruction import NkiInstruction
 from nki_sim.kernel import Kernel, launch
@@ -43,6 +45,7 @@ class Tile:
     buffer: str = "sbuf"
     view: Callable[[NkiTensor], NkiTensor] | None = None
     address: tuple[int, int] | None = None
+    base: Tile | None = None
 
 
 def tile(array: Any, buffer: str = "sbuf", dtype: str | None = None, view: Any = None, address: Any = None) -> Tile:
@@ -54,6 +57,11 @@ def tile(array: Any, buffer: str = "sbuf", dtype: str | None = None, view: Any =
 def empty(shape: Any, dtype: Any = "float32", buffer: str = "sbuf", view: Any = None, address: Any = None) -> Tile:
     """An operand that nobody has written."""
     return Tile(None, tuple(shape), dtypes.canonical(dtype), buffer, view, address)
+
+
+def part(base: Tile, view: Callable[[NkiTensor], NkiTensor]) -> Tile:
+    """Another view of the same tile: ``part(whole, lambda t: t[:, 1:])``."""
+    return Tile(base.array, base.shape, base.dtype, base.buffer, view, base.address, base)
 
 
 def run(instruction: str, target: str = "trn2", nki: str = "0.7", **arguments: Any) -> Contents:
@@ -82,6 +90,15 @@ def run_steps(steps: list[tuple[str, dict[str, Any]]], target: str = "trn2", nki
     return found
 
 
+def assert_refused(instruction: str, *parts: str, target: str = "trn2", nki: str = "0.7", **arguments: Any) -> None:
+    """Fails unless the call is refused, with the instruction and every part in the message."""
+    with pytest.raises((NkiValidationError, TypeError)) as caught:
+        run(instruction, target, nki, **arguments)
+    message = str(caught.value)
+    for part in (instruction, "got", "allowed", *parts):
+        assert part in message, f"{part!r} is not in: {message}"
+
+
 @contextmanager
 def speaking(version: str) -> Iterator[None]:
     """The simulator speaks this version of NKI inside the block."""
@@ -106,6 +123,7 @@ def _place(value: Any, tensors: dict[int, tuple[Any, NkiTensor]]) -> Any:
     """The tensor of an operand, made when first met."""
     if not isinstance(value, (Tile, np.ndarray)):
         return value
+    value = value.base if isinstance(value, Tile) and value.base is not None else value
     if id(value) not in tensors:
         given = value if isinstance(value, Tile) else tile(value)
         tensor = ndarray(given.shape, given.dtype, MemoryRegion[given.buffer], address=given.address)
