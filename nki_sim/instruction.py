@@ -428,6 +428,8 @@ class Instruction:
             )
         if value.on_chip:
             self._check_partitions(call, name, operand, value)
+        if value.indirection is not None and value.indirection.kind == "gather" and not operand.is_written:
+            indirect.check_beside_index(call, name, value)
         self._unify(call, name, operand, value)
 
     def _check_partitions(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
@@ -494,6 +496,7 @@ class Instruction:
                 if operand.is_written:
                     writes[name] = access
                 source = value.indirection.index if value.indirection is not None else getattr(value, "index", None)
+                access.moving = source is not None
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
                     source.storage.allocation.last_use = now
@@ -526,8 +529,8 @@ class Instruction:
             values["engine"] = type(values["engine"])[plan.engine]
         core.operands = arguments
         result = self.body(**values)
-        if result is NotImplemented:
-            return
+        if result is None or result is NotImplemented:
+            return  # it writes nothing, or has done so itself
         if len(self.results) == 1:
             result = (result,)
         for name, contents in zip(self.results, result, strict=True):

@@ -16,15 +16,17 @@ class Access:
     """One operand of one executed instruction: which elements of which allocation it touched.
 
     Shape and strides as the instruction saw them, strides and offset in elements of `dtype`, from the start of the
-    allocation. On chip the first dim is the partition.
+    allocation. On chip the first dim is the partition. `moving`: the address is computed at run time; offset is then the
+    one of this execution.
     """
 
-    __slots__ = ("allocation", "dtype", "offset", "shape", "strides")
+    __slots__ = ("allocation", "dtype", "moving", "offset", "shape", "strides")
 
     def __init__(
         self, allocation: Allocation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str
     ) -> None:
         self.allocation, self.offset, self.shape, self.strides, self.dtype = allocation, offset, shape, strides, dtype
+        self.moving = False
 
     @property
     def region(self) -> MemoryRegion:

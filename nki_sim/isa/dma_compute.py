@@ -91,6 +91,7 @@ def _layout(view: NkiTensor, first: int) -> tuple[int, list[tuple[int, int]]]:
         "srcs": reads("*", MEMORY, form=Form.VIEW, indirect=True, many=True),
     },
     rules=[sums_of_equal_tensors, no_packed_conversion, row_indices, read_modify_write],
+    slowdown=lambda record: 2.0,  # assumed: arithmetic halves the rate
     basis="documented: isa reference, dma_compute; the DMA model charges issue, descriptors and bytes",
 )
 def dma_compute(

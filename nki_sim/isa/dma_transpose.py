@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes, indirect
 from ..instruction import DMA, HBM, SBUF, Call, Form, instruction, reads, store, writes
+from ..trace import Record
 from .dma import MEMORY, moves_at_run_time, picks_rows, priority_level, read
 from .enums import dge_mode as dge_modes
 from .enums import oob_mode as oob_modes
@@ -90,10 +91,16 @@ def indirect_transpose(call: Call) -> None:
         raise call.refuse(f"{index.size} indices for {src.shape[0]} rows", "at least one index per row")
 
 
+def transpose_slowdown(record: Record) -> float:
+    """At most 90 % of a copy's bandwidth from HBM and 50 % from SBUF (trainium2_arch.rst, DMA transpose)."""
+    return 1 / 0.5 if record.reads["src"].region.on_chip else 1 / 0.9
+
+
 @instruction(
     engine=DMA,
     operands={"dst": writes("*", SBUF, form=Form.VIEW), "src": reads("*", MEMORY, form=Form.VIEW, indirect=True)},
     rules=[transposed_shape, priority_level, direct_transpose, indirect_transpose],
+    slowdown=transpose_slowdown,
     basis="documented: trainium2_arch.rst, DMA transpose; the DMA model charges issue, descriptors and bytes",
 )
 def dma_transpose(

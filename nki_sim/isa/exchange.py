@@ -44,6 +44,7 @@ def barrier_engine(call: Call) -> str:
     cycles=lambda record: 64,
     basis="assumed: the least that an instruction takes; the wait itself is the timing model's",
     since=3,
+    meets=True,
 )
 def core_barrier(data: Any, cores: Any, engine: engines = engines.gpsimd, name: str | None = None) -> Any:
     """Both cores wait for each other; after it each sees what the other wrote to `data`."""
@@ -89,6 +90,7 @@ def exchange_engine(call: Call) -> str:
     rules=[two_cores, exchanged_tiles],
     basis="documented: isa reference, sendrecv; the DMA model charges issue, descriptors and bytes",
     since=3,
+    meets=True,
 )
 def sendrecv(
     src: Any,

@@ -39,7 +39,7 @@ def _head(profile: Profile) -> Any:
         ("latency", f"[bold]{profile.latency_us:,.2f} us[/] simulated, one launch on {cores} of {target.name}"),
         ("bottleneck", f"[bold]{profile.bottleneck}[/]"),
         ("critical path", ", ".join(f"{name} {us:,.1f} us" for name, us in path if us >= 0.05)),
-        ("MFU", f"{profile.mfu:.1%} of {profile.peak_tflops:.1f} TFLOPS (dense 16 bit); {profile.flops / 1e9:.3g} GFLOP"),
+        ("MFU", f"{profile.mfu:.1%} of {profile.peak_tflops:.1f} TFLOPS dense 16 bit; {profile.flops / 1e9:.3g} GFLOP"),
         (
             "HBM",
             f"{traffic.read / 1e6:,.2f} MB read, {traffic.written / 1e6:,.2f} MB written, "

@@ -26,8 +26,7 @@ class Wait(enum.Enum):
     OVERWRITE = "overwrite"  # it overwrites what the other reads or writes
     REUSE = "space"  # it takes over the space of a dead tile that the other was the last to use
     BANK = "bank"  # the Tensor Engine writes a PSUM bank that the other uses
-    ORDER = "order"  # the kernel asked for it: depends_on
-    MEETING = "meeting"  # the cores meet
+    ORDER = "order"  # the kernel asked for it: depends_on, no_reorder
 
 
 @dataclass
@@ -100,6 +99,7 @@ class Hazards:
         self.histories: dict[object, History] = {}
         self.banks: dict[int, dict[object, int]] = {}
         self.positions: dict[int, int] = {}
+        self.last_register: int | None = None
         self.tracked = self._read_and_written()
 
     def _read_and_written(self) -> set[int]:
@@ -129,13 +129,13 @@ class Hazards:
         found: dict[int, Wait] = {}
         stream = self.streams[step]
         reader = stream if self.ordered else step
-        for name, access in record.reads.items():
+        for access in record.reads.values():
             if (history := self._history(access)) is not None:
-                for other in history.read(self._region(record, name, access), step, reader):
+                for other in history.read(self._region(access), step, reader):
                     found[other] = Wait.OPERAND
-        for name, access in record.writes.items():
+        for access in record.writes.values():
             if (history := self._history(access)) is not None:
-                region = self._region(record, name, access)
+                region = self._region(access)
                 for other in history.take_over(region):
                     found.setdefault(other, Wait.REUSE)
                 for other in history.write(region, step):
@@ -147,12 +147,13 @@ class Hazards:
             for producer in record.values["after"]:
                 if (other := self.positions.get(id(producer), -1)) >= 0:
                     found[other] = Wait.ORDER
+        self._register_waits(record, step, found)
         self.positions[id(record)] = step
         found.pop(step, None)
         return found
 
-    def _region(self, record: Record, name: str, access: Access) -> Region:
-        region = whole(access) if f"{name} index" in record.reads else self.regions.of(access)
+    def _region(self, access: Access) -> Region:
+        region = whole(access) if access.moving else self.regions.of(access)
         address = access.allocation.address
         if address is None or not access.region.on_chip:
             return region
@@ -185,6 +186,15 @@ class Hazards:
                     if part.low < part.high:
                         former.append((part, step))
         return former
+
+    def _register_waits(self, record: Record, step: int, found: dict[int, Wait]) -> None:
+        """An address from a register is known when the last load of a register has ended."""
+        if record.engine == "sync":
+            self.last_register = step
+        elif self.last_register is not None and any(
+            a.moving for a in (*record.reads.values(), *record.writes.values())
+        ):
+            found.setdefault(self.last_register, Wait.OPERAND)
 
     def _bank_waits(self, record: Record, access: Access, found: dict[int, Wait]) -> None:
         if record.engine == "tensor" and self.mechanisms.banks:

@@ -39,9 +39,9 @@ class Queue(NamedTuple):
 
 def generation_of(record: Record, dge: str) -> Generation:
     """How the descriptors of a DMA come about; `dge` stands in for dge_mode.unknown."""
-    if any(name.endswith(" index") for name in record.reads):
-        return "software"
     mode = getattr(record.values.get("dge_mode"), "name", "unknown")
+    if mode == "unknown" and any(a.moving for a in (*record.reads.values(), *record.writes.values())):
+        return "software"
     return MODES[dge if mode == "unknown" else mode]
 
 

@@ -116,7 +116,7 @@ class Scheduler:
             return span.done + self.semaphore
         if reason is Wait.OPERAND and earlier.record.engine == task.record.engine:
             return span.done
-        return span.start if reason is not Wait.MEETING else span.done
+        return span.start
 
     def _possible(self, task: Task, start: float) -> tuple[float, str]:
         """The earliest start from `start` on, as far as engines and ports are concerned, and what decides it."""
@@ -161,7 +161,7 @@ class Scheduler:
             self._tensor(core, task, span)
         else:
             self._compute(core, task, span)
-        if task.meeting is not None:
+        if task.meeting is not None and task.transfer is None:
             span.done += self.constants.core_meeting.value
         queue = self.queues[task.queue]
         if queue:

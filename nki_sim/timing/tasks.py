@@ -65,7 +65,7 @@ class Costs:
         if known is None:
             known = self._known[key] = self._work_out(record)
         cycles, fast = known
-        if any(name.endswith(" index") for name in record.reads):
+        if any(a.moving for a in (*record.reads.values(), *record.writes.values())):
             cycles = max(cycles, self.constants.dynamic_address.value)
         return cycles, fast
 
@@ -102,15 +102,14 @@ def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered
     lines = [queues.setdefault(q, q) for q in (queue_of(record, core.index, transfers.dge) for record in records)]
     hazards = Hazards(core, lines, ordered, costs.mechanisms)
     tasks: list[Task] = []
-    fence, since_fence, meetings = -1, first, 0
+    meetings = 0
+    kept = {} if ordered else _kept_in_order(core, lines)
     for step, (record, queue) in enumerate(zip(records, lines, strict=True)):
         waits = [(first + other, why) for other, why in hazards.waits(step).items()]
+        if step in kept:
+            waits.append((first + kept[step], Wait.ORDER))
         task = Task(first + step, core.index, record, queue, waits)
-        if fence >= 0:
-            waits.append((fence, Wait.MEETING))
         if record.instruction.meets:
-            waits += ((other, Wait.MEETING) for other in range(since_fence, task.number))
-            fence, since_fence = task.number, task.number
             task.meeting, meetings = meetings, meetings + 1
         if record.engine == "dma":
             task.transfer = transfers.of(record)
@@ -118,6 +117,18 @@ def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered
             _set_costs(task, costs, hazards)
         tasks.append(task)
     return tasks
+
+
+def _kept_in_order(core: Core, lines: Sequence[Queue]) -> dict[int, int]:
+    """Steps inside `no_reorder`, each with the step before it in the same queue."""
+    kept: dict[int, int] = {}
+    for start, end in core.trace.ordered:
+        latest: dict[Queue, int] = {}
+        for step in range(start, end):
+            if lines[step] in latest:
+                kept[step] = latest[lines[step]]
+            latest[lines[step]] = step
+    return kept
 
 
 def _set_costs(task: Task, costs: Costs, hazards: Hazards) -> None:
