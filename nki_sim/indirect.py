@@ -175,6 +175,14 @@ def scatter(view: NkiTensor, contents: Any, engine: str) -> None:
     rows[:, offsets(view, engine)] = dtypes.convert(values.reshape(view.shape), rows.dtype)
 
 
+def check_beside_index(call: Any, name: str, view: NkiTensor) -> None:
+    """A gathered operand starts at the partition of its index (isa reference, tensor indirection)."""
+    assert view.indirection is not None
+    first, want = view.first_partition, view.indirection.index.first_partition
+    if first != want:
+        raise call.refuse(f"{name} at partition {first}", f"partition {want}, where its index starts")
+
+
 def scattered_where(dst: str, source: str) -> Any:
     """Rule: the index of a scattered destination starts at the partition of the source, or of the source's index."""
 

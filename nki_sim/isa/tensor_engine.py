@@ -157,9 +157,6 @@ def matmul_indirection(call: Call) -> None:
     for name, t in found.items():
         if name != "dst" and t.dtype in WIDE:
             raise call.refuse(f"indirect {name} of dtype {t.dtype}", "16-bit or 8-bit float formats")
-        assert t.indirection is not None
-        if name != "dst" and t.first_partition != t.indirection.index.first_partition:
-            raise call.refuse(f"{name} at partition {t.first_partition}", "the partition where its index starts")
 
 
 # -- instructions -----------------------------------------------------------------------------------------------------
