@@ -79,7 +79,7 @@ class Watched:
             self.operands = operands
             return result
 
-        self.kernel = Kernel(run)
+        self.kernel = Kernel(run, options=kernel.options)
 
 
 _launches: list[Launch] = []

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, disable_proxy_modes_tracing, track_tensor_tree
 from torch.utils import _pytree as pytree
 
+from nki_sim.compiler import Options
 from nki_sim.kernel import Kernel
 
 from . import arrays, autocast, counters, refusals
@@ -39,19 +40,19 @@ def call(kernel: Kernel, cores: int | None, arguments: dict[str, Any]) -> Any:
 
     Without `cores` the launch follows the runtime. Under torch.compile the call is one node of the graph.
     """
-    return _call(_index_of(kernel.func), cores, arguments)
+    return _call(_index_of(kernel.func, kernel.options), cores, arguments)
 
 
 _kernels: list[Kernel] = []
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _index_of(function: Callable[..., Any]) -> int:
+def _index_of(function: Callable[..., Any], options: Options) -> int:
     """Dynamo lets numbers into a graph, not kernels. It knows the function of a kernel that was made while tracing."""
     for index, kernel in enumerate(_kernels):
-        if kernel.func is function:
+        if kernel.func is function and kernel.options == options:
             return index
-    _kernels.append(Kernel(function))
+    _kernels.append(Kernel(function, options=options))
     return len(_kernels) - 1
 
 

@@ -103,6 +103,14 @@ def test_each_shape_compiles_once() -> None:
         assert torch_device.compile_counts() == {"(2, 4)": 1, "(3, 4)": 1, "(5, 4)": 1}
 
 
+def test_torch_stops_compiling_after_eight_shapes() -> None:
+    double = compiled(lambda x: kernels.scale(x))
+    for size in range(2, 10):
+        double(torch.ones(size, 4, device="neuron"))
+    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+        double(torch.ones(10, 4, device="neuron"))
+
+
 DYNAMIC = {
     "with_kernel": lambda x: kernels.scale(x) + 1,
     "without_kernel": lambda x: x + 1,

@@ -107,6 +107,16 @@ def test_autocast_runs_the_kernels() -> None:
 
 
 @torch.no_grad()
+def test_exported() -> None:
+    model, x = swapped(), PIXELS.to("neuron")
+    program = torch.export.export(model, (x,), strict=True)
+    with nki_sim.count_launches() as launches:
+        actual = program.module()(x).logits
+    assert launches == LAUNCHES
+    torch.testing.assert_close(actual.cpu(), model(x).logits.cpu(), atol=1e-6, rtol=1e-6)
+
+
+@torch.no_grad()
 def test_saved_and_loaded_swapped(tmp_path: Path) -> None:
     from transformers import ViTForImageClassification
 
