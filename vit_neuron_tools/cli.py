@@ -11,11 +11,13 @@ from rich.markup import escape
 
 from . import extras
 from .errors import UserError
+from .hub import cli as hub_cli
 
 OPERATIONS = ("attention", "mlp", "norm")
 ALL = ",".join(OPERATIONS)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
+hub_cli.register(app)
 
 
 @app.callback()
