@@ -16,7 +16,7 @@ import importlib.util
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Optional
 
 from torch import nn
@@ -156,21 +156,28 @@ def title(rows: list[Row], what: str) -> str:
 
 
 def swap(chosen: list[Candidate]) -> dict[str, str]:
-    """Swap the chosen layers; returns by path why a layer could not be."""
-    groups: dict[tuple[type, Entry], list[Candidate]] = {}
+    """Swap the chosen layers; returns by path why a layer could not be. After an exception nothing is swapped."""
+    groups: dict[Entry, list[Candidate]] = {}
     for candidate in chosen:
         if candidate.entry is not None:
-            groups.setdefault((type(candidate.module), candidate.entry), []).append(candidate)
+            groups.setdefault(candidate.entry, []).append(candidate)
     refused: dict[str, str] = {}
-    for (_, entry), group in groups.items():
-        modules = [candidate.module for candidate in group]
-        if entry.layer == INTERFACE:
-            refusal = view_configs(modules)
-        else:
-            refusal = rebind(kernels_library(), modules, entry.layer_class, f"{NAMESPACE}.{entry.replaces}")
-        if refusal:
-            refused.update({candidate.path: refusal for candidate in group})
+    with ExitStack() as undo:
+        for candidate in chosen:
+            undo.callback(put_back, candidate.module)
+        for entry, group in groups.items():
+            refusal = put_in(entry, [candidate.module for candidate in group])
+            if refusal:
+                refused.update({candidate.path: refusal for candidate in group})
+        undo.pop_all()
     return refused
+
+
+def put_in(entry: Entry, modules: list[nn.Module]) -> str:
+    """Swap these modules, all of the entry's class; says why not, or nothing."""
+    if entry.layer == INTERFACE:
+        return view_configs(modules)
+    return rebind(kernels_library(), modules, entry.layer_class, f"{NAMESPACE}.{entry.replaces}")
 
 
 def put_back(module: nn.Module) -> bool:

@@ -103,7 +103,7 @@ def register_kernels(torch_neuronx: Any) -> None:
 
     kernels = {"attention": attention, "layer_norm": layer_norm, "mlp": mlp}
     for op, launch in _launches.items():
-        operator = torch_neuronx.nki_op(f"{NAMESPACE}::{op}_kernel", launch.body, mutates_args=())
+        operator = torch_neuronx.nki_op(f"{NAMESPACE}::{op}_kernel", mutates_args=())(launch.body)
         operator.register_autograd(launch.backward, setup_context=launch.set_up)
         _kernels[op] = torch_neuronx.wrap_nki(kernels[op])
 

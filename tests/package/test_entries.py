@@ -20,7 +20,7 @@ from vit_neuron.swap import conditions
 from vit_neuron.swap.entry import INTERFACE
 from vit_neuron.swap.forwards import InProcess
 
-from .models import MODELS
+from .models import MODELS, state_of, vit
 
 PACKAGE = Path(vit_neuron.__file__).parent
 
@@ -241,8 +241,11 @@ def test_a_row_checks_itself(case: str, given: dict[str, Any], error: type[Excep
 
 def test_without_the_kernels_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "kernels", None)
+    model = vit()
+    before = state_of(model)
     with pytest.raises(ImportError, match="^the swap needs the kernels package; install it with: pip install kernels"):
-        registry.apply(nn.LayerNorm(8))
+        registry.apply(model)
+    assert state_of(model) == before
 
 
 def test_root_logger_is_left_alone() -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import kernels
 import pytest
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module, remove_hook_from_module
 from torch import nn
 from transformers import PreTrainedModel
 
 import vit_neuron
-from tests.tolerances import assert_close
+from tests.tolerances import assert_close, relative_error
 from vit_neuron import registry
 
 from .inputs import double
@@ -343,6 +344,57 @@ WRONG = [
 def test_wrong_use(case: str, call: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=f"^{said}"):
         call()
+
+
+def test_hooks_of_accelerate() -> None:
+    """They replace the forward and keep the old one: before the swap it is theirs, after it ours is inside."""
+    x = torch.randn(2, 8)
+    hooked = add_hook_to_module(nn.LayerNorm(8), ModelHook())
+    (left,) = registry.apply(hooked).left
+    assert left.reason == "its forward has been replaced already, by Accelerate's hooks or another library"
+
+    norm = nn.LayerNorm(8)
+    registry.apply(norm)
+    add_hook_to_module(norm, ModelHook())
+    vit_neuron.reset_stats()
+    norm(x)
+    assert vit_neuron.stats()["layer_norm"].reference.total() == 1
+    assert registry.revert(norm).rows == (registry.Row("", "LayerNorm", None, "restored"),)
+    vit_neuron.reset_stats()
+    norm(x)
+    assert vit_neuron.stats() == {}
+    remove_hook_from_module(norm)
+    assert norm.forward.__func__ is nn.LayerNorm.forward
+
+
+def test_autocast() -> None:
+    model = vit()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = outputs(model)
+        registry.apply(model)
+        actual = outputs(model)
+    for got, want in zip(actual, expected, strict=True):
+        assert got.dtype == want.dtype
+        # Both are roundings of one truth, two layers deep.
+        assert relative_error(got, want) < 2 * 2**-7
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    model = vit()
+    truth = outputs(model)
+    registry.apply(model.to(dtype))
+    for got, want in zip(outputs(model), truth, strict=True):
+        assert got.dtype == dtype
+        assert relative_error(got, want) < 2 * torch.finfo(dtype).eps
+
+
+def test_inference_mode() -> None:
+    model = vit()
+    expected = outputs(model)
+    registry.apply(model)
+    with torch.inference_mode():
+        assert_same_outputs(outputs(model), expected)
 
 
 def test_report_of() -> None:

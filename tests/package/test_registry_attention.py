@@ -51,7 +51,11 @@ def test_weights_can_be_asked_for_later() -> None:
     model.set_attn_implementation("eager")
     assert len(outputs(model, output_attentions=True)) == 4
     assert "attention" not in vit_neuron.stats()
+    assert {row.reason for row in registry.explain(model).left} == {
+        "set aside while attn_implementation is 'eager'; set it to 'sdpa' to use the kernel"
+    }
     model.set_attn_implementation("sdpa")
+    assert registry.explain(model).left == ()
     outputs(model)
     assert vit_neuron.stats()["attention"].reference.total() == 2
 
@@ -112,6 +116,7 @@ def test_a_decoder_told_to_use_our_function_stays_causal() -> None:
     with torch.no_grad():
         expected = [model(**given).last_hidden_state for given in (inputs, padded)]
         model.set_attn_implementation(IMPLEMENTATION)
+        assert "attention" not in {row.kernel for row in registry.explain(model).rows}
         actual = [model(**given).last_hidden_state for given in (inputs, padded)]
     for got, want in zip(actual, expected, strict=True):
         assert torch.equal(got, want)
@@ -223,9 +228,7 @@ def test_names_are_not_read_for_a_meaning() -> None:
 
 def test_without_an_attention_interface_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old Transformers: norms and MLPs are swapped all the same."""
-    monkeypatch.setattr(
-        registry, "register_interface", lambda: "this version of Transformers has no attention interface"
-    )
+    monkeypatch.setattr(registry, "register_interface", lambda: "there is no attention interface")
     report = registry.apply(vit())
     assert {row.layer_class for row in report.left} == {"ViTAttention"}
     assert {row.reason for row in report.left} == {"there is no attention interface"}

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from torch import nn
 
-from .config_view import ConfigView
+from .config_view import IMPLEMENTATION, REPLACED, ConfigView
 from .entry import Entry
 from .forwards import is_rebound, why_not_original
 from .report import Row
@@ -53,10 +53,19 @@ def candidates(
 def why_not(module: nn.Module, entry: Entry, wanted: frozenset[str]) -> str:
     """Why this module is not to be swapped now: it is already, it was not asked for, or it would not be exact."""
     if is_swapped(module):
-        return SWAPPED
+        return why_set_aside(module) or SWAPPED
     if entry.kernel not in wanted:
         return f"not asked for; only {', '.join(sorted(wanted))}"
     return why_not_original(module) or entry.why_not(module)
+
+
+def why_set_aside(module: nn.Module) -> str:
+    """A swapped attention whose model has been told since to use something else does so."""
+    view = vars(module).get("config")
+    if not isinstance(view, ConfigView) or view._attn_implementation == IMPLEMENTATION:
+        return ""
+    chosen = view._attn_implementation
+    return f"set aside while attn_implementation is {chosen!r}; set it to {REPLACED!r} to use the kernel"
 
 
 def is_swapped(module: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from ..layers.block import ACTIVATION, FC1, FC2, why_not_fused_block
 from ..layers.mlp import why_not_fused
 from ..layers.parts import part
 from ..mlp import supports as mlp_supports
+from .config_view import IMPLEMENTATION, REPLACED
 from .entry import Condition
 
 # Text towers that share their attention class with a vision tower, and ask for causality only when they call it.
@@ -92,4 +93,6 @@ def uses_sdpa(module: nn.Module) -> str:
     chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
     if chosen == "eager":
         return "attn_implementation is 'eager', which returns attention weights; load the model with 'sdpa' to swap it"
-    return "" if chosen == "sdpa" else f"attn_implementation is {chosen!r}; load the model with 'sdpa' to swap it"
+    if chosen == IMPLEMENTATION:
+        return "attn_implementation names the kernel already"
+    return "" if chosen == REPLACED else f"attn_implementation is {chosen!r}; load the model with 'sdpa' to swap it"

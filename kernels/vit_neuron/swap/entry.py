@@ -43,6 +43,7 @@ class Entry:
             raise ValueError(f"kernel: got {self.kernel!r}; allowed: {', '.join(KERNELS)}")
         if self.layer != INTERFACE:
             check_layer(self.layer_class)
+        object.__setattr__(self, "exact_when", tuple(self.exact_when))
         if not all(callable(condition) for condition in self.exact_when):
             raise TypeError(f"exact_when: got {self.exact_when!r}; allowed: functions of the module that give a reason")
 
