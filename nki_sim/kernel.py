@@ -214,7 +214,7 @@ def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[
         try:
             turns.start(core.index)
             with np.errstate(all="ignore"):
-                results[core.index] = _run_core(kernel, core, {n: inputs.again(v) for n, v in arguments.items()})
+                results[core.index] = _run_core(kernel, core, inputs.again(arguments, {}))
             failed = False
         except BaseException as error:
             failures.append(error)
@@ -315,16 +315,17 @@ class Inputs:
             self._copies.append((array, tensor))
         return tensor
 
-    def again(self, value: Any) -> Any:
+    def again(self, value: Any, made: dict[int, NkiTensor]) -> Any:
         """The same argument for another core: its own tensor objects over the shared storage."""
         if isinstance(value, NkiTensor):
-            return NkiTensor(value.shape, value.dtype, value.storage, value.buffer, value.name)
+            tensor = NkiTensor(value.shape, value.dtype, value.storage, value.buffer, value.name)
+            return made.setdefault(id(value), tensor)
         if type(value) in (tuple, list):
-            return type(value)(map(self.again, value))
+            return type(value)(self.again(item, made) for item in value)
         if type(value) is dict:
-            return {key: self.again(item) for key, item in value.items()}
+            return {key: self.again(item, made) for key, item in value.items()}
         if isinstance(value, NKIObject) and getattr(value, "__dict__", None):
-            return _rebuilt(value, {field: self.again(item) for field, item in vars(value).items()})
+            return _rebuilt(value, {field: self.again(item, made) for field, item in vars(value).items()})
         return value
 
     def write_back(self) -> None:
