@@ -14,7 +14,9 @@ import numpy as np
 
 from . import dtypes, indirect
 from .errors import caution
+from .instruction import TENSOR, flat, store
 from .machine import Core, current_core
+from .strides import merge
 from .trace import Access
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Accumulation:
     def add(self, dst: NkiTensor, core: Core) -> None:
         """Notes that a matmul has written `dst`."""
         if dst.indirection is not None:
-            self._all_bits(dst)[:, indirect.offsets(dst, "tensor")] = True
+            self._all_bits(dst)[:, indirect.offsets(dst, TENSOR)] = True
         else:
             key = dst.offset, dst.shape, dst.strides
             if key not in self.boxes:
@@ -63,7 +65,7 @@ class Accumulation:
     def _bits_of(self, dst: NkiTensor) -> Array:
         """The bits of a view: itself a view of them, or a copy where the elements are gathered."""
         if dst.indirection is not None:
-            found: Array = self._all_bits(dst)[:, indirect.offsets(dst, "tensor")]
+            found: Array = self._all_bits(dst)[:, indirect.offsets(dst, TENSOR)]
             return found
         return self._window(dst, dst.offset, dst.shape, dst.strides)
 
@@ -120,8 +122,25 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
 
 
-def accumulate_into(dst: NkiTensor, product: Array, accumulate: bool | None) -> None:
-    """Writes a product [M, N] to PSUM: overwrites, adds, or does per element what its write history asks for."""
+def product(left: Array, right: Array, out: Array | None = None) -> Array:
+    """left^T . right; one element does not depend on how many rows or columns are computed beside it, as on the array.
+
+    BLAS sums a single row or column in another order than a matrix, so a lone one is computed with a copy of itself.
+    """
+    if left.shape[1] > 1 and right.shape[1] > 1:
+        result: Array = np.matmul(left.T, right, out=out)
+        return result
+    rows, columns = left.shape[1], right.shape[1]
+    wide = (np.repeat(x, 2, axis=1) if x.shape[1] == 1 else x for x in (left, right))
+    result = np.matmul(next(wide).T, next(wide))[:rows, :columns]
+    if out is not None:
+        out[...] = result
+        return out
+    return result
+
+
+def accumulate_into(dst: NkiTensor, left: Array, right: Array, accumulate: bool | None) -> None:
+    """left^T . right goes to PSUM: it overwrites, adds, or does per element what the element's history asks for."""
     storage, core = dst.storage, current_core()
     history = storage.accumulation
     if history is None:
@@ -129,17 +148,34 @@ def accumulate_into(dst: NkiTensor, product: Array, accumulate: bool | None) -> 
     covered = False if accumulate is False else history.covered(dst)
     if accumulate or covered is True:
         history.warn_if_undefined(dst, covered, core)
-    product = product.reshape(dst.shape)
-    if accumulate or covered is not False:
-        old = dtypes.to_float32(indirect.gather(dst, "tensor") if dst.indirection is not None else dst.array)
-        total = old + product
-        product = total if accumulate or covered is True else np.where(covered, total, product)
-    put(dst, product)
+        covered = True
+    memory = _float32_memory(dst)
+    if covered is False:
+        if memory is not None:
+            storage.prepare_write()
+            product(left, right, out=memory)
+        else:
+            store(dst, product(left, right), TENSOR)
+    elif covered is True and memory is not None:
+        storage.prepare_write()
+        np.add(memory, product(left, right, out=_scratch(core, *memory.shape)), out=memory)
+    else:
+        new = product(left, right).reshape(dst.shape)
+        old = dtypes.to_float32(indirect.gather(dst, TENSOR) if dst.indirection is not None else dst.array)
+        store(dst, np.where(covered, old + new, new), TENSOR)
     history.add(dst, core)
 
 
-def put(dst: NkiTensor, values: Array) -> None:
-    """Stores what the Tensor Engine has computed."""
-    from .instruction import store
+def _float32_memory(dst: NkiTensor) -> Array | None:
+    """The destination as a float32 matrix in place, or None where it converts, is gathered, or does not lie as one."""
+    if dst.indirection is not None or dtypes.storage(dst.dtype) != np.float32:
+        return None
+    return flat(dst) if len(dst.shape) == 2 or merge(dst.shape[1:], dst.strides[1:]) else None
 
-    store(dst, values, "tensor")
+
+def _scratch(core: Core, rows: int, columns: int) -> Array:
+    """Room for one product, the same memory every time: allocating it costs as much as adding it."""
+    room: Array | None = core.state.get("product")
+    if room is None or room.size < rows * columns:
+        room = core.state["product"] = np.empty(max(rows * columns, 128 * 512), np.float32)
+    return room[: rows * columns].reshape(rows, columns)

@@ -17,7 +17,7 @@ from ..indirect import gather, scattered_where
 from ..instruction import PSUM, SBUF, TENSOR, VECTOR, Call, Form, Limit, instruction, reads, store, updates, writes
 from ..tensor import NkiTensor
 from ..trace import Record
-from .tensor_engine import PE_ROWS, accumulate_flag, matmul_indirection, product, tiling
+from .tensor_engine import PE_ROWS, accumulate_flag, matmul_indirection, tiling
 
 PACKED_INPUTS = ("float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4")
 SCALES = ("float8_e8m0fnu", "uint8")
@@ -146,7 +146,7 @@ def nc_matmul_mx(
 ) -> Any:
     """dst[M, N] = sum over K and the four packed numbers of (stationary * scale) (moving * scale), in fp32."""
     left, right = dequantized(stationary, stationary_scale), dequantized(moving, moving_scale)
-    accumulate_into(dst, product(left, right), accumulate)
+    accumulate_into(dst, left, right, accumulate)
 
 
 # -- quantization -----------------------------------------------------------------------------------------------------

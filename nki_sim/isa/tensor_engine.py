@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -162,18 +163,6 @@ def matmul_indirection(call: Call) -> None:
 # -- instructions -----------------------------------------------------------------------------------------------------
 
 
-def product(left: Any, right: Any) -> Any:
-    """left^T . right; one element does not depend on how many rows or columns are computed beside it, as on the array.
-
-    BLAS sums a single row or column in another order than a matrix, so a lone one is computed with a copy of itself.
-    """
-    if left.shape[1] == 1:
-        return product(np.repeat(left, 2, axis=1), right)[:1]
-    if right.shape[1] == 1:
-        return (left.T @ np.repeat(right, 2, axis=1))[:, :1]
-    return left.T @ right
-
-
 @cache
 def identity(n: int) -> Any:
     return np.eye(n, dtype=np.float32)
@@ -181,8 +170,14 @@ def identity(n: int) -> Any:
 
 def transposed(data: Any, moving: Any) -> Any:
     """data^T with its columns in the order that an identity or permutation matrix gives, bits untouched."""
+    tile = current_core().operands["moving"]
+    known = current_core().state.setdefault("identities", WeakKeyDictionary())
+    contents = tile.storage.written, tile.offset, tile.shape, tile.strides, tile.dtype
+    if known.get(tile.storage) == contents:
+        return data.T
     values = dtypes.to_float32(moving)
     if values.shape[0] == values.shape[1] and np.array_equal(values, identity(len(values))):
+        known[tile.storage] = contents
         return data.T
     if not (((values == 0) | (values == 1)).all() and (values.sum(axis=0) == 1).all()):
         given, allowed = "a moving tile that is no identity matrix", "an identity with is_transpose"
@@ -243,7 +238,7 @@ def nc_matmul(
     left, right = dtypes.to_float32(stationary), dtypes.to_float32(moving)
     if perf_mode is matmul_perf_mode.double_row:
         left, right = (x.reshape(x.shape[0] * 2, -1) for x in (left, right))
-    accumulate_into(dst, product(left, right), accumulate)
+    accumulate_into(dst, left, right, accumulate)
 
 
 def transpose_fits(call: Call) -> None:
