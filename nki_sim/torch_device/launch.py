@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from nki_sim.memory import Storage
 from nki_sim.tensor import NkiTensor
 
 from . import arrays, refusals
+
+_one_stream = threading.RLock()  # launches of several threads run one after the other
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Launch:
         waiting = iter(operands)
         arguments = [next(waiting) if isinstance(leaf, Operand) else leaf for leaf in self.leaves]
         watched = Watched(self.kernel)
-        results, spec = pytree.tree_flatten(watched.kernel.run(pytree.tree_unflatten(arguments, self.spec), self.cores))
+        with _one_stream:
+            returned = watched.kernel.run(pytree.tree_unflatten(arguments, self.spec), self.cores)
+        results, spec = pytree.tree_flatten(returned)
         if watched.aliases:
             refusals.check_alias(self.kernel.name)
         written = [position for position, storage in enumerate(watched.operands) if storage.written]
@@ -125,12 +130,13 @@ def shapes(number: int, operands: tuple[Shape, ...]) -> Outcome:
 @contextlib.contextmanager
 def _unobserved() -> Iterator[None]:
     """A run that only asks for shapes is no launch: nobody counts or records it."""
-    observers = list(kernel_module._observers)
-    kernel_module._observers.clear()
-    try:
-        yield
-    finally:
-        kernel_module._observers.extend(observers)
+    with _one_stream:
+        observers = list(kernel_module._observers)
+        kernel_module._observers.clear()
+        try:
+            yield
+        finally:
+            kernel_module._observers.extend(observers)
 
 
 def bind(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

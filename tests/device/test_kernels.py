@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -180,6 +181,21 @@ def test_meta_tensors_get_shapes_without_a_launch() -> None:
     assert (twice.shape, thrice.dtype, twice.device.type) == ((2, 3), torch.bfloat16, "meta")
     assert not launches
     assert not torch_device.kernel_counts()
+
+
+def test_launches_from_threads_are_all_counted() -> None:
+    def work(rows: int) -> None:
+        for columns in range(1, 6):
+            kernels.scale(torch.ones(rows, columns, device="neuron"))
+            wrapped(kernels.scale)(torch.empty(rows, columns, device="meta"))
+
+    threads = [threading.Thread(target=work, args=(rows,)) for rows in range(11, 15)]
+    with nki_sim.count_launches() as launches:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert launches == torch_device.kernel_counts() == {"scale": 20}
 
 
 def test_the_stand_in_is_a_module_like_any_other() -> None:
