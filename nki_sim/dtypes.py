@@ -102,11 +102,11 @@ def itemsize(name: str) -> int:
     return FORMATS[name].itemsize
 
 
-@cache
 def _precise() -> bool:
     return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 
+@cache
 def storage(name: str) -> np.dtype[Any]:
     """NumPy dtype that holds the format; float32 for narrow floats under ``NKI_PRECISE_FP=0``."""
     form = FORMATS[name]

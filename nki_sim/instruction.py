@@ -33,7 +33,7 @@ from . import dtypes, indirect
 from .errors import IllegalInstruction, OutOfBounds, UnsupportedVersion, refusal, source_site, where
 from .machine import Core, current_core
 from .memory import Allocation, Space
-from .operators import Alias
+from .operators import Alias, Operator
 from .registers import is_register
 from .settings import settings
 from .strides import merge
@@ -80,6 +80,11 @@ class Operand:
     @functools.cached_property
     def letters(self) -> list[str]:
         return self.size.split()
+
+    @functools.cached_property
+    def reaches_body(self) -> bool:
+        """A tile that is only written does not, unless the body writes it itself."""
+        return self.is_read or self.form is Form.VIEW
 
 
 def _allowed(names: Sequence[str] | frozenset[str] | None) -> frozenset[str] | None:
@@ -246,11 +251,14 @@ class Instruction:
         self.cycles, self.basis, self.since, self.nki = cycles, basis, since, nki
         self.signature = inspect.signature(body)
         self.parameters = tuple(self.signature.parameters)
+        self.known = frozenset(self.parameters)
         self.defaults = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
+        self.required = self.known - self.defaults.keys()
         self.enums = {n: type(d) for n, d in self.defaults.items() if isinstance(d, enum.Enum)}
         self.plain = tuple(n for n in self.parameters if n not in operands and n != "name")
         self.results = tuple(n for n, o in operands.items() if o.is_written)
         self.operators = tuple(n for n in self.plain if n.rstrip("012").endswith("op"))
+        self.chooses_engine = not isinstance(engine, str) and "engine" in self.parameters
         self.lists = tuple(n for n, o in operands.items() if o.many)
         self.into = next((n for n, o in operands.items() if o.form is Form.INTO), None)
         self.read_later = tuple(n for n, o in operands.items() if o.is_read)[1:]
@@ -285,21 +293,13 @@ class Instruction:
     # -- arguments ---------------------------------------------------------------------------------------------
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        arguments = {**self.defaults, **dict(zip(self.parameters, args, strict=False)), **kwargs}
-        if (
-            len(args) > len(self.parameters)
-            or len(arguments) != len(self.parameters)
-            or not self._overlap_free(args, kwargs)
-        ):
-            try:
-                self.signature.bind(*args, **kwargs)
-            except TypeError as error:
-                given = f"{error}; allowed: {self.name}{self.signature}"
-                raise TypeError(f"{self.name}: {given}") from None
-        return arguments
-
-    def _overlap_free(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return not any(name in kwargs for name in self.parameters[: len(args)])
+        if not args and kwargs.keys() <= self.known and kwargs.keys() >= self.required:
+            return {**self.defaults, **kwargs}
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}; allowed: {self.name}{self.signature}") from None
+        return {**self.defaults, **bound.arguments}
 
     def _spread(self, arguments: dict[str, Any]) -> dict[str, Operand]:
         """The operand table of one call that takes lists: each tensor of a list becomes an operand of its own."""
@@ -352,18 +352,19 @@ class Instruction:
     # -- checking ----------------------------------------------------------------------------------------------
 
     def _plan(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand]) -> Plan:
-        plans = core.launch.plans
+        """What checking these operands found out, from memory if the same kind of call has been checked before."""
+        key: list[Any] = [self]
+        for name in operands:
+            _extend_key(key, arguments[name])
         try:
-            key = (
-                self,
-                *[_key(arguments[n]) for n in operands],
-                *[_hashable(arguments[n]) for n in self.plain],
-            )
-            plan: Plan | None = plans.get(key)
+            for name in self.plain:
+                key.append(_hashable(arguments[name]))
+            known = tuple(key)
+            plan: Plan | None = core.launch.plans.get(known)
         except TypeError:
             return self._check(core, arguments, operands)
         if plan is None:
-            plan = plans[key] = self._check(core, arguments, operands)
+            plan = core.launch.plans[known] = self._check(core, arguments, operands)
         return plan
 
     def _check(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand]) -> Plan:
@@ -520,12 +521,12 @@ class Instruction:
         for name, operand in self.operands.items():
             value = arguments[name]
             if isinstance(value, NkiTensor):
-                values[name] = _operand_value(value, operand, plan.engine)
+                values[name] = _operand_value(value, operand, plan.engine) if operand.reaches_body else None
             elif operand.number and value is not None and operand.form is Form.FLOAT32:
                 values[name] = np.float32(value)
         if self.into is not None:
             values[self.into] = self._memory(arguments)
-        if not isinstance(self.engine, str) and "engine" in values:
+        if self.chooses_engine:
             values["engine"] = type(values["engine"])[plan.engine]
         core.operands = arguments
         result = self.body(**values)
@@ -540,17 +541,22 @@ class Instruction:
     def _memory(self, arguments: dict[str, Any]) -> np.ndarray[Any, Any] | None:
         """The memory of the Form.INTO operand, if results can be computed straight into it.
 
-        They cannot if the tile converts, or does not lie as [P, F], or if an operand lies there too that the body may read
-        again after its first step: any but the first.
+        They cannot if the tile converts, or does not lie as [P, F], or if an operand lies there too that the body may
+        read again after its first step: any but the first.
         """
         assert self.into is not None
         view = arguments[self.into]
+        storage = view.storage
         if view.indirection is not None or dtypes.storage(view.dtype) != np.float32:
             return None
-        if any(isinstance(t := arguments[n], NkiTensor) and t.storage is view.storage for n in self.read_later):
+        if len(view.shape) > 2 and merge(view.shape[1:], view.strides[1:]) is None:
             return None
-        view.storage.prepare_write()
-        return flat(view) if len(view.shape) == 2 or merge(view.shape[1:], view.strides[1:]) else None
+        for name in self.read_later:
+            operand = arguments[name]
+            if isinstance(operand, NkiTensor) and operand.storage is storage:
+                return None
+        storage.prepare_write()
+        return flat(view)
 
 
 class Moved(NkiTensor):
@@ -633,8 +639,6 @@ def _operand_value(view: NkiTensor, operand: Operand, engine: str) -> Any:
     form = operand.form
     if form is Form.VIEW:
         return view
-    if operand.is_written and not operand.is_read:
-        return None
     if view.indirection is not None:
         bits = indirect.gather(view, engine)
         return bits if form in (Form.BITS, Form.SHAPED_BITS) else dtypes.to_float32(bits)
@@ -645,16 +649,17 @@ def _operand_value(view: NkiTensor, operand: Operand, engine: str) -> Any:
     return dtypes.to_float32(view.array) if form is Form.SHAPED else view.array
 
 
-def _key(value: Any) -> Any:
-    """What the checks of an operand depend on."""
+def _extend_key(key: list[Any], value: Any) -> None:
+    """Adds to the key of a call what the checks of an operand depend on."""
     if not isinstance(value, NkiTensor):
-        return type(value)
-    how = value.indirection
-    moved = type(value) if how is None else (how.kind, _key(how.index))
-    if not value.buffer.on_chip:
-        return value.shape, value.dtype, value.buffer, moved
-    address = value.storage.allocation.address
-    return value.shape, value.strides, value.dtype, value.buffer, value.offset, address, moved
+        key.append(type(value))
+        return
+    key += (type(value), value.buffer, value.dtype, value.shape)
+    if value.buffer.on_chip:
+        key += (value.strides, value.offset, value.storage.allocation.address)
+    if value.indirection is not None:
+        key.append(value.indirection.kind)
+        _extend_key(key, value.indirection.index)
 
 
 def _hashable(value: Any) -> Any:
@@ -662,11 +667,14 @@ def _hashable(value: Any) -> Any:
 
     Raises TypeError for a register, whose value may decide.
     """
+    kind = type(value)
+    if kind is Operator or kind is bool or value is None or isinstance(value, enum.Enum):
+        return value
     if is_register(value):
         raise TypeError("a register is no part of a key")
     if isinstance(value, (list, tuple)):
         return tuple(_hashable(v) for v in value)
-    return type(value), value
+    return kind, value
 
 
 def _member(instruction: str, name: str, kind: type[enum.Enum], value: Any) -> enum.Enum:

@@ -231,12 +231,12 @@ def test_one_rounding_at_the_end() -> None:
 def test_precise_fp_off_keeps_float32_storage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.array([[1.001, 1e30, -3.3]], np.float32)
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
-    dtypes._precise.cache_clear()
+    dtypes.storage.cache_clear()
     try:
         got = run("tensor_copy", dst=empty((1, 3), name), src=x)["dst"]
     finally:
         monkeypatch.undo()
-        dtypes._precise.cache_clear()
+        dtypes.storage.cache_clear()
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, x)
 
