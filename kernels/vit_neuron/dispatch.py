@@ -109,8 +109,9 @@ def register_kernels(torch_neuronx: Any) -> None:
 
 
 def launch(op: str, *args: Any) -> Tensor:
-    """Run the NKI kernel `op` on the cores of one logical device."""
-    result: Tensor = _kernels[op][cores()](*args)
+    """Run the NKI kernel `op` on the cores of one logical device, its tensors contiguous."""
+    dense = (x.contiguous() if isinstance(x, Tensor) else x for x in args)
+    result: Tensor = _kernels[op][cores()](*dense)
     return result
 
 

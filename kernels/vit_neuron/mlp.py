@@ -123,7 +123,7 @@ def run_kernel(
 ) -> Tensor:
     """The launch reads the packed copies; w1 and w2 are there for the gradient."""
     count_kernel("mlp", x)
-    return launch("mlp", x.contiguous(), packed1, b1, packed2, b2, ACTIVATIONS[activation])
+    return launch("mlp", x, packed1, b1, packed2, b2, ACTIVATIONS[activation])
 
 
 def run_backward(

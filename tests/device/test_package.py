@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.library import opcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import vit_neuron
@@ -143,6 +144,18 @@ def test_layer_norm(case: str, shape: tuple[int, ...], dtype: str, affine: bool)
     assert_close(result, vit_neuron.reference.layer_norm(*map(double, (x, weight, bias)), 1e-6), case=case)
 
 
+def test_parameters_may_be_strided() -> None:
+    x, both, w1, w2 = normal("strided", (3, 8), (16, 2), (16, 12), (12, 8))
+    x, both, w1, w2 = to_neuron(x, both, w1, w2)
+    result = vit_neuron.layer_norm(x, both[:8, 0], both[8:, 1])
+    assert_close(result, vit_neuron.reference.layer_norm(*map(double, (x.cpu(), both[:8, 0].cpu(), both[8:, 1].cpu()))))
+    # x [3, 4], w1 [8, 4], b1 [8], w2 [4, 8], b2 [4], none of them contiguous
+    arguments = (x[:, ::2], w1[::2, :8:2], both[::2, 0], w2.t()[::2, :8], both[:8:2, 1])
+    result = vit_neuron.mlp(*arguments, "relu")
+    assert_close(result, vit_neuron.reference.mlp(*(double(a.cpu()) for a in arguments), "relu"))
+    assert ran("layer_norm") == ran("mlp") == 1
+
+
 def test_norm_with_float32_parameters_in_a_bfloat16_model() -> None:
     (x,), (weight, bias) = normal("mixed", (4, 16), dtype="bfloat16"), normal("mixed", (16,), (16,))
     result = vit_neuron.layer_norm(*to_neuron(x, weight, bias))
@@ -201,6 +214,31 @@ def test_second_derivatives_are_refused() -> None:
     (first,) = torch.autograd.grad(vit_neuron.layer_norm(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="^layer_norm: its gradient was asked to be differentiated"):
         first.sum().backward()
+
+
+OPERATORS: list[tuple[str, Callable[..., tuple[Any, ...]], list[tuple[int, ...]]]] = [
+    # id              the launch's arguments behind its tensors, by which shapes
+    ("attention", lambda q, k, v: (q, k, v, None, 0.3, 1), [(2, 3, 5, 8)] * 3),
+    ("attention", lambda q, k, v, m: (q, k, v, m, 0.3, 0), [(2, 5, 3, 8)] * 3 + [(1, 3, 1, 5)]),
+    (
+        "mlp",
+        lambda x, a, b, c, d, e, f: (x, a, b, c, d, e, f, 2),
+        [(3, 8), (12, 8), (12,), (8, 12), (8,), (8, 12), (12, 8)],
+    ),
+    ("layer_norm", lambda x, w: (x, w, None, 1e-5), [(3, 8), (8,)]),
+]
+
+
+@pytest.mark.parametrize(("op", "arguments", "shapes"), OPERATORS, ids=["bhsd", "bshd", "mlp", "layer_norm"])
+@pytest.mark.filterwarnings("ignore:.*the backward kernel is not written yet")
+def test_launches_pass_opcheck(op: str, arguments: Any, shapes: Any) -> None:
+    """All but the test of the autograd registration, which torch has not written for such devices."""
+    from vit_neuron import dispatch
+
+    assert dispatch.toolchain() == ""
+    tensors = to_neuron(*normal("opcheck", *shapes, grad=True))
+    operator = getattr(dispatch.OPS, f"{op}_kernel").default
+    opcheck(operator, arguments(*tensors), test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_static"))
 
 
 # Gradients, compilation, autocast. ----------------------------------------------------------------------------------
