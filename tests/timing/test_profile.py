@@ -1,0 +1,179 @@
+"""The profile: its figures, its views, and the options of profile()."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nki_sim
+from nki_sim.timing import TIMING
+
+from . import micro
+from .micro import nisa, nki, nl, rows, run
+
+X = rows(2048)
+
+
+@pytest.fixture(scope="module")
+def profile() -> nki_sim.Profile:
+    return run(micro.drained_matmuls, 512, 40, 2)
+
+
+def test_figures_of_a_known_kernel(profile: nki_sim.Profile) -> None:
+    assert profile.flops == 40 * 2 * 128 * 128 * 512
+    assert profile.mfu == pytest.approx(profile.flops / (profile.latency_us * 1e-6) / 78.6432e12)
+    assert profile.instructions["nc_matmul"][0] == 40
+    assert profile.busy["scalar"] == pytest.approx(40 * 576 / 1.2 / 1000 / profile.latency_us)
+    assert profile.bottleneck == "scalar"
+    assert profile.psum_high_water == 2 * 2048
+
+
+def test_traffic_counts_what_is_loaded_twice() -> None:
+    loaded = run(micro.loads, X, 3, nisa.engine.unknown, nisa.dge_mode.unknown)
+    assert (loaded.traffic.read, loaded.traffic.least) == (3 * X.nbytes, X.nbytes)
+    assert loaded.hbm_gb_per_s == pytest.approx(3 * X.nbytes / loaded.latency_us / 1000)
+
+
+@pytest.mark.parametrize("kernel", [micro.load_use_store, micro.three_large_tiles])
+def test_the_critical_path_adds_up_to_the_latency(kernel: nki_sim.Kernel) -> None:
+    found = run(kernel, X)
+    assert sum(found.critical_path_us.values()) == pytest.approx(found.latency_us)
+
+
+def test_gaps_say_what_they_waited_for(profile: nki_sim.Profile) -> None:
+    longest = profile.gaps[0]
+    assert longest.us == max(gap.us for gap in profile.gaps)
+    assert any("nc_matmul" in gap.waited_for for gap in profile.gaps if gap.engine == "scalar")
+    dma = run(micro.load_use_store, X)
+    assert [(gap.engine, gap.kind) for gap in dma.gaps if gap.engine == "vector"] == [("vector", "dma")]
+
+
+def test_lines_name_the_kernel(profile: nki_sim.Profile) -> None:
+    assert profile.lines[0].where.startswith("micro.py:")
+    assert profile.lines[0].count == 40
+
+
+def test_json_holds_the_figures(profile: nki_sim.Profile, tmp_path: Path) -> None:
+    data = json.loads(profile.to_json(tmp_path / "figures.json"))
+    assert data == json.loads((tmp_path / "figures.json").read_text())
+    assert data["label"] == "simulated"
+    assert data["latency_us"] == profile.latency_us
+
+
+def test_perfetto_trace_is_valid(profile: nki_sim.Profile, tmp_path: Path) -> None:
+    trace = json.loads(profile.to_perfetto(tmp_path / "trace.json").read_text())
+    tracks = defaultdict(list)
+    for event in trace["traceEvents"]:
+        assert event["ph"] in ("M", "X", "C")
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append((event["ts"], event["dur"]))
+    assert len(tracks) == 3, "Tensor, Scalar and GpSimd; this kernel has no DMA"
+    for slices in tracks.values():
+        for (start, length), (following, _) in zip(slices, slices[1:], strict=False):
+            assert 0 <= length
+            assert start + length <= following + 1e-6, "slices of a track do not overlap"
+    some = next(e for e in trace["traceEvents"] if e["ph"] == "X" and e["name"] == "nc_matmul")
+    assert some["args"]["dst"] == "128x512 float32 psum"
+    assert some["args"]["line"].startswith("micro.py:")
+
+
+def test_pictures_are_written(profile: nki_sim.Profile, tmp_path: Path) -> None:
+    for path in (*profile.plot(tmp_path / "pictures"), *profile.plot(tmp_path / "one.png")):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "one-roofline.png").exists()
+
+
+def test_summary_is_labelled_simulated(profile: nki_sim.Profile, capsys: pytest.CaptureFixture[str]) -> None:
+    profile.summary()
+    text = capsys.readouterr().out
+    assert "simulated" in text
+    assert "drained_matmuls" in text
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_every_generation_has_constants_with_unit_and_source(target: str) -> None:
+    for name, constant in TIMING[target].rows():
+        assert constant.value >= 0, name
+        assert len(constant.basis.split(":", 1)[1]) > 5, f"{name} says where it comes from"
+        assert constant.unit in ("GHz", "cycles", "ns", "B/ns", ""), name
+    assert run(micro.load_use_store, X, target=target).target == target
+
+
+def test_an_unknown_option_is_refused() -> None:
+    for option, allowed in (("order", "'program', 'list'"), ("capacity", "'raise', 'warn'"), ("dge", "None, 'none'")):
+        with pytest.raises(ValueError, match=f"got {option}='x'; allowed: {allowed}"):
+            run(micro.load_use_store, X, **{option: "x"})
+
+
+@nki.jit
+def too_much(x):
+    """Three tiles that live at the same time, of which two fit."""
+    tiles = []
+    for _ in range(3):
+        t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x)
+        tiles.append(t)
+    for t in tiles:
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+
+def test_capacity_can_be_a_warning() -> None:
+    x = rows(90 * 1024)
+    with pytest.raises(nki_sim.OutOfMemory, match="live at once"):
+        run(too_much, x)
+    with pytest.warns(UserWarning, match="live at once"):
+        found = run(too_much, x, capacity="warn")
+    assert found.sbuf_high_water == 3 * 90 * 1024
+    with pytest.raises(nki_sim.OutOfMemory):
+        run(too_much, x)
+
+
+def test_device_loops_cost_what_their_iterations_cost() -> None:
+    @nki.jit
+    def looped(count):
+        t = micro.tile(512)
+        nisa.memset(t, 0.0, engine=nisa.engine.vector)
+
+        def body(i):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+        bound = nisa.register_alloc(count)
+        nl.fori_loop(0, bound, body)
+
+    five = nki_sim.profile(looped, 5, execute=False)
+    ten = nki_sim.profile(looped, 10, execute=False)
+    assert ten.latency_us - five.latency_us == pytest.approx(5 * (512 + 144) / 0.96 / 1000)
+
+
+def test_addresses_known_at_run_time_take_the_same_time_with_and_without_arithmetic() -> None:
+    @nki.jit
+    def moving(x, where):
+        y = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        t, at = micro.tile(512), nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x)
+        nisa.dma_copy(dst=at, src=where)
+        register = nisa.register_alloc(at)
+        small = micro.tile(64)
+        nisa.tensor_copy(dst=small, src=t[:, nl.ds(register, 64)], engine=nisa.engine.vector)
+        nisa.dma_copy(dst=y, src=small)
+        return y
+
+    where = np.array([[100]], np.int32)
+    x = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
+    executed = nki_sim.profile(moving, x, where)
+    assert (executed.outputs == x[:, 100:164]).all()
+    skipped = nki_sim.profile(moving, x, where, execute=False)
+    assert skipped.latency_us == executed.latency_us
+    (copy,) = micro.spans(skipped, "tensor_copy")
+    assert copy.end - copy.start == pytest.approx((600 + 64) / 0.96), "at least 600 cycles with a run-time address"
+
+
+def test_profiling_leaves_no_warning_of_its_own() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(micro.load_use_store, X, order="list", dge="hwdge").figures()
