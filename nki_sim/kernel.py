@@ -22,6 +22,7 @@ from .generations import Generation, generation
 from .machine import Core, Launch, enter, running
 from .memory import Allocation, MemoryRegion, Storage, check_fits
 from .nkiobject import NKIObject
+from .races import warn_of_races
 from .settings import settings
 from .tensor import NkiTensor
 from .turns import Abandoned, Turns
@@ -183,6 +184,8 @@ def launch(
     for core in machine.cores:
         core.sbuf.check()
         core.psum.check()
+    if count > 1:
+        warn_of_races(machine)
     result = _returned(kernel, returned, inputs)
     inputs.write_back()
     for observer in _observers:

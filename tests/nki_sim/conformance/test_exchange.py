@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -348,15 +350,63 @@ def test_barrier_publishes_writes(engine: Any) -> None:
     np.testing.assert_array_equal(got[1], x)
 
 
-def test_without_a_barrier_the_first_core_finds_nothing() -> None:
+def halves(core: int, tensor: Any, read: Any = slice(None), meet: Any = None) -> np.ndarray:
+    """Each core writes its half of a shared tensor and reads some rows of it, after `meet`."""
+    data = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm, name="halves")
+    nisa.dma_copy(dst=data[2 * core : 2 * core + 2], src=loaded(tensor)[2 * core : 2 * core + 2])
+    if meet is not None:
+        meet(core, data)
+    return contents(loaded(data[read]))
+
+
+RACES = [
+    # id, body(core, tensor), races, why
+    ("no_meeting", halves, True, "core 0 reads what core 1 has not written yet"),
+    ("own_half", lambda c, t: halves(c, t, slice(2 * c, 2 * c + 2)), False, "each reads what it has written itself"),
+    ("columns", lambda c, t: columns(c, t, c), False, "interleaved columns have no element in common"),
+    ("other_columns", lambda c, t: columns(c, t, 1 - c), True, "the other's columns"),
+    ("barrier", lambda c, t: halves(c, t, meet=lambda core, data: barrier(data)), False, "core_barrier is a meeting"),
+    (
+        "exchange",
+        lambda c, t: halves(c, t, meet=lambda core, _: swap(tiles(), tiles(), core)),
+        False,
+        "sendrecv is one too",
+    ),
+    ("input", lambda c, t: halves(c, t) if c == 2 else loaded(t), False, "inputs that nobody writes"),
+    ("same_values", lambda c, t: twice_written(t), False, "both cores write the same place"),
+]
+
+
+def columns(core: int, tensor: Any, read: int) -> None:
+    data = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=data[:, core::2], src=loaded(tensor)[:, core::2])
+    loaded(data[:, read::2])
+
+
+def twice_written(tensor: Any) -> None:
+    nisa.dma_copy(dst=nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm), src=loaded(tensor))
+
+
+@pytest.mark.parametrize(("body", "races", "why"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
+def test_races_warn(body: Any, races: bool, why: str) -> None:
+    """What one core writes and another reads with no meeting in between is undefined on a device."""
     x = normal("race", 4, 8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        on_both(body, x)
+    texts = [str(w.message) for w in caught]
+    assert bool(texts) is races, texts
+    for text in texts:
+        assert re.search(
+            r"core \d reading .* in test_exchange.py:\d+ while core \d writes it in .* add nisa.core_barrier", text
+        )
 
-    def body(core: int, tensor: Any) -> np.ndarray:
-        data = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
-        nisa.dma_copy(dst=data[2 * core : 2 * core + 2], src=loaded(tensor)[2 * core : 2 * core + 2])
-        return contents(loaded(data))
 
-    assert np.isnan(on_both(body, x)[0][2:]).all()
+def test_without_a_barrier_the_first_core_finds_nothing() -> None:
+    """Core 0 runs first, so that it reads NaN where core 1 has yet to write."""
+    with pytest.warns(UserWarning, match=r"core \d reading halves in .* while core \d writes it"):
+        got = on_both(halves, normal("race", 4, 8))
+    assert np.isnan(got[0][2:]).all()
 
 
 def test_shared_tensors_are_matched_by_order_and_filled_once() -> None:
