@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 NAMES = {"tensor": "Tensor", "vector": "Vector", "scalar": "Scalar", "gpsimd": "GpSimd", "dma": "DMA"}
 LINES = 8
-BAR = 24
+BAR = 20
 
 
 def show(profile: Profile) -> None:
@@ -65,8 +65,9 @@ def _engines(profile: Profile) -> Any:
     from rich.table import Table
 
     table = Table(title="engines", title_justify="left", box=None, padding=(0, 2))
-    for name in ("engine", "busy", "", "us", "idle between instructions, by what it waited for"):
-        table.add_column(name, justify="right" if name in ("busy", "us") else "left")
+    for name in ("engine", "busy", "", "us"):
+        table.add_column(name, justify="right" if name in ("busy", "us") else "left", no_wrap=True)
+    table.add_column("idle between instructions, by what it waited for")
     for engine, share in profile.busy.items():
         causes = sorted(profile.idle_us.get(engine, {}).items(), key=lambda item: -item[1])
         idle = ", ".join(f"{kind} {us:,.1f} us" for kind, us in causes[:4])

@@ -5,6 +5,7 @@ Times are nanoseconds from the first moment at which the kernel's instructions c
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -230,7 +231,7 @@ def test_a_waiting_store_holds_up_loads_only_where_the_kernel_put_it() -> None:
 
 
 def test_every_mechanism_is_tested_here() -> None:
-    source = open(__file__).read()
+    source = Path(__file__).read_text()
     for name in vars(ALL_ON):
         assert f'"{name}"' in source, name
 

@@ -75,7 +75,7 @@ def test_perfetto_trace_is_valid(profile: nki_sim.Profile, tmp_path: Path) -> No
     assert len(tracks) == 3, "Tensor, Scalar and GpSimd; this kernel has no DMA"
     for slices in tracks.values():
         for (start, length), (following, _) in zip(slices, slices[1:], strict=False):
-            assert 0 <= length
+            assert length >= 0
             assert start + length <= following + 1e-6, "slices of a track do not overlap"
     some = next(e for e in trace["traceEvents"] if e["ph"] == "X" and e["name"] == "nc_matmul")
     assert some["args"]["dst"] == "128x512 float32 psum"
