@@ -33,19 +33,14 @@ class BertLayer(nn.Module):
         past_key_values: Any = None,
         **kwargs: Any,
     ) -> Any:
-        reason = why_not_fused_block(self)
+        # An encoder has no cache; the argument has been renamed between versions, so that None is not passed on.
+        given = () if past_key_values is None else (past_key_values,)
+        reason = why_not_fused_block(self) or ("a cache is given" if given else "")
         if reason:
             count_reference("mlp", hidden_states, f"own forward of the layer: {reason}")
-            return type(self).forward(
-                self,
-                hidden_states,
-                attention_mask,
-                encoder_hidden_states,
-                encoder_attention_mask,
-                past_key_values,
-                **kwargs,
-            )
-        attended, _ = self.attention(hidden_states, attention_mask, past_key_values=past_key_values, **kwargs)
+            forward, encoder = type(self).forward, (encoder_hidden_states, encoder_attention_mask)
+            return forward(self, hidden_states, attention_mask, *encoder, *given, **kwargs)
+        attended, _ = self.attention(hidden_states, attention_mask, **kwargs)
         projected = self.output.dropout(fused(self, attended, FC1, ACTIVATION, FC2))
         return self.output.LayerNorm(projected + attended)
 
