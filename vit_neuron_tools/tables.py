@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from .agreement import LIMITS, NAMES, Agreement, missed
+from .agreement import LIMITS, NAMES, Agreement, Limit, missed
 from .launches import Launches
 
 
@@ -33,9 +33,14 @@ def agreement_table(results: Mapping[str, Agreement], dtype: str) -> Table:
             f"{agreement.tokens_error:.2e}",
             f"{agreement.layer_cosine:.7f}",
             f"{agreement.heat_map_gap:.2e}",
-            _bad("misses: " + "; ".join(map(str, misses))) if (misses := missed(agreement, dtype)) else _good("within"),
+            _verdict(missed(agreement, dtype)),
         )
     return table
+
+
+def _verdict(misses: Iterable[Limit]) -> str:
+    names = [NAMES[limit.figure][0] for limit in misses]
+    return _bad(f"missed by {', '.join(names)}") if names else _good("within")
 
 
 def _good(text: str) -> str:
