@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..accumulation import accumulate_into
+from ..costs import matmul
 from ..errors import IllegalInstruction, caution, refusal
 from ..indirect import scattered_where
 from ..instruction import PSUM, SBUF, TENSOR, VECTOR, Call, Form, at_most, instruction, reads, store, writes
@@ -21,17 +22,8 @@ from .enums import matmul_perf_mode
 FP8 = ("float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 MATMUL_INPUTS = (*FP8, "bfloat16", "float16", "tfloat32", "float32")
 WIDE = frozenset(("float32", "tfloat32"))
-PE_FP32_FACTOR = 4  # trainium2_arch.rst: fp32 runs at a quarter of the 16-bit rate
 TILE_SIZES = (32, 64, 128)
 PE_ROWS = 128
-
-
-def matmul_cycles(record: Record) -> float:
-    """max(64, N) rows, four times that in fp32; a transpose of fp32 at half rate (trainium2_arch.rst)."""
-    rows = max(64, record.sizes["N"])
-    if record.reads["moving"].dtype != "float32":
-        return rows
-    return rows * (2 if record.values.get("is_transpose") else PE_FP32_FACTOR)
 
 
 def transpose_cycles(record: Record) -> float:
@@ -209,7 +201,7 @@ def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
         matmul_indirection,
         scattered_where("dst", "stationary"),
     ],
-    cycles=matmul_cycles,
+    cycles=matmul,
     basis="documented: trainium_inferentia2_arch.rst, Tensor Engine cost model; trainium2_arch.rst for fp32",
 )
 def nc_matmul(

@@ -47,6 +47,8 @@ class Constants:
     semaphore: Constant
     trigger: Constant
     dynamic_address: Constant
+    stride: Constant
+    stride_slowdown: Constant
 
     # Tensor Engine
     tensor_interval: Constant

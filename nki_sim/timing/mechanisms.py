@@ -19,6 +19,7 @@ class Mechanisms:
     warm_up: bool = True  # the Tensor Engine runs at half rate until it has been busy for a while
     array_tiles: bool = True  # matmuls on disjoint tiles of the array run at the same time
     shared_port: bool = True  # fast modes of the Vector Engine and GpSimd exclude each other
+    strides: bool = True  # operands whose neighbours lie far apart stream at half the rate
     fast_modes: bool = True  # 16-bit operands run at two or four elements a cycle on the Vector Engine
     generation: bool = True  # descriptors take time to generate
     dma_latency: bool = True  # a transfer starts and completes some time after its trigger and its last byte

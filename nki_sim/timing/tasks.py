@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .. import dtypes
+from ..costs import SMALLEST, elements_of
 from ..trace import Access, Record
 from .constants import Constants
 from .dma import Transfer, Transfers
@@ -16,7 +18,6 @@ from .tensor_engine import EVERYWHERE, cells_of
 if TYPE_CHECKING:
     from ..machine import Core, Launch
 
-SMALLEST = 64  # cycles (isa reference)
 COMPUTE = ("tensor", "vector", "scalar", "gpsimd")
 
 
@@ -71,20 +72,30 @@ class Costs:
 
     def _work_out(self, record: Record) -> tuple[float, bool]:
         cycles = record.cycles or 0.0
-        if record.engine != "vector":
+        operands = (*record.reads.values(), *record.writes.values())
+        if record.engine not in COMPUTE or not operands:
             return cycles, False
-        elements = max((_free_size(a) for a in (*record.reads.values(), *record.writes.values())), default=0)
-        fast = SMALLEST <= cycles < elements or cycles == SMALLEST < elements
+        elements = max(map(elements_of, operands))
+        fast = record.engine == "vector" and SMALLEST <= cycles < elements
         if fast and not self.mechanisms.fast_modes:
-            return max(SMALLEST, elements), False
+            cycles, fast = max(SMALLEST, elements), False
+        if self.mechanisms.strides and any(self._strided(a) for a in _streamed(record, operands, elements)):
+            cycles *= self.constants.stride_slowdown.value
         return cycles, fast
 
+    def _strided(self, access: Access) -> bool:
+        """Whether neighbours of the innermost dim lie further apart than the memories can supply at full rate."""
+        for extent, stride in zip(reversed(access.shape[1:]), reversed(access.strides[1:]), strict=True):
+            if extent > 1:
+                return abs(stride) * dtypes.itemsize(access.dtype) > self.constants.stride.value
+        return False
 
-def _free_size(access: Access) -> int:
-    size = 1
-    for extent in access.shape[1:]:
-        size *= extent
-    return size
+
+def _streamed(record: Record, operands: Sequence[Access], elements: int) -> Sequence[Access]:
+    """The operands that set the pace: the largest ones; the moving one of a matmul, the other is loaded before."""
+    if record.engine == "tensor":
+        return [a for name, a in record.reads.items() if name == "moving" and elements_of(a) > SMALLEST]
+    return [a for a in operands if elements_of(a) == elements > SMALLEST]
 
 
 def tasks_of(launch: Launch, constants: Constants, mechanisms: Mechanisms, dge: str, ordered: bool) -> list[Task]:

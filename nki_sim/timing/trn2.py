@@ -38,6 +38,8 @@ TRN2_TIMING = Constants(
     dynamic_address=Constant(
         600, "cycles", "documented: isa reference, tensor_copy with a dynamic address costs max(600, N)"
     ),
+    stride=Constant(16, "bytes", "documented: trainium_inferentia2_arch.rst, access pattern (innermost dim)"),
+    stride_slowdown=Constant(2, "", "documented: trainium_inferentia2_arch.rst, half the bandwidth beyond that stride"),
     tensor_interval=Constant(
         64, "cycles", "documented: trainium_inferentia2_arch.rst, initiation interval of MultiplyMoving"
     ),

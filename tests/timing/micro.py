@@ -133,6 +133,12 @@ def bus(dtype):
 
 
 @nki.jit
+def strided(step):
+    """A Vector instruction reads every `step`-th of the elements of a tile, 512 of them."""
+    nisa.tensor_scalar(dst=tile(512), data=tile(512 * step)[:, ::step], op0=nl.add, operand0=1.0)
+
+
+@nki.jit
 def loads(x, count, engine, mode):
     """`count` loads of the same rows of HBM into fresh tiles."""
     for _ in range(count):

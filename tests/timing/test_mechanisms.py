@@ -136,6 +136,15 @@ def test_sixteen_bit_copies_are_four_times_faster(dtype: str, off: str | None, c
     assert copy.end - copy.start == pytest.approx((cycles + 64) / VECTOR)
 
 
+@pytest.mark.parametrize(
+    ("step", "off", "cycles"),
+    [(1, None, 512), (4, None, 512), (5, None, 1024), (5, "strides", 512)],  # 4, 16 and 20 bytes apart
+)
+def test_wide_strides_halve_the_rate(step: int, off: str | None, cycles: int) -> None:
+    (add,) = spans(run(micro.strided, step, off=off), "tensor_scalar")
+    assert add.end - add.start == pytest.approx((cycles + 64) / VECTOR)
+
+
 HARDWARE, SOFTWARE, STATIC = nisa.dge_mode.hwdge, nisa.dge_mode.swdge, nisa.dge_mode.none
 SYNC, ANY = nisa.engine.sync, nisa.engine.unknown
 

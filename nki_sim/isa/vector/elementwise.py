@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...costs import copying, free_size, two_tiles
+from ...costs import copying, scalar_and_tile, times, two_tiles
 from ...dtypes import Array
 from ...instruction import GPSIMD, PSUM, SCALAR, VECTOR, Call, Form, instruction, reads, scalar, writes
 from ...machine import operands
@@ -138,7 +138,7 @@ def tensor_scalar(
         operand_of("op0", "operand0"),
         not_both_in_psum("data", "operand1"),
     ],
-    cycles=lambda record: max(64, 2 * free_size(record)),
+    cycles=scalar_and_tile,
     basis="documented: isa reference, scalar_tensor_tensor",
 )
 def scalar_tensor_tensor(
@@ -159,7 +159,7 @@ def scalar_tensor_tensor(
 @instruction(
     engine=VECTOR,
     operands={"dst": writes("P F", form=Form.INTO), "data": reads("P F")},
-    cycles=lambda record: max(64, 8 * free_size(record)),
+    cycles=times(8),
     basis="documented: isa reference, reciprocal",
 )
 def reciprocal(dst: Any, data: Any, name: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...costs import free_size, streaming
+from ...costs import free_size, reducing, streaming
 from ...dtypes import Array
 from ...instruction import GPSIMD, SBUF, VECTOR, Call, Form, at_most, instruction, reads, writes
 from ...operators import OPERATORS, Operator
@@ -37,7 +37,7 @@ def no_bitwise_negate(call: Call) -> None:
         "data": reads("* *", dtypes=dtypes.ARITHMETIC, form=Form.SHAPED_BITS, gathered=True),
     },
     rules=[legal_reduction, last_free_axes, no_bitwise_negate],
-    cycles=streaming,
+    cycles=reducing,
     basis="documented: isa reference, tensor_reduce",
 )
 def tensor_reduce(
