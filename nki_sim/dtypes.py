@@ -89,7 +89,8 @@ def canonical(dtype: Any) -> DType:
         try:
             name = _FROM_NUMPY.get(np.dtype(dtype))
         except TypeError:
-            name = _FROM_NUMPY.get(getattr(dtype, "dtype", None))
+            inner = getattr(dtype, "dtype", None)
+            name = _FROM_NUMPY.get(inner) if isinstance(inner, np.dtype) else None
         if name is not None:
             return name
     raise TypeError(

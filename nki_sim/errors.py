@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 PACKAGE = str(Path(__file__).parent)
@@ -35,19 +34,19 @@ class UnsupportedVersion(NkiValidationError, AttributeError):
     """A name or construct that the chosen NKI version does not have."""
 
 
-_internal: dict[CodeType, bool] = {}
+_internal: dict[str, bool] = {}  # by file
 
 
 def source_site() -> tuple[str, int]:
     """File and line of the innermost frame outside the simulator: the kernel line that is being executed."""
     frame = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        internal = _internal.get(code)
+        file = frame.f_code.co_filename
+        internal = _internal.get(file)
         if internal is None:
-            internal = _internal[code] = code.co_filename.startswith(PACKAGE) or code.co_filename.startswith("<string")
+            internal = _internal[file] = file.startswith((PACKAGE, "<string"))
         if not internal:
-            return code.co_filename, frame.f_lineno
+            return file, frame.f_lineno
         if frame.f_back is None:
             break
         frame = frame.f_back

@@ -283,7 +283,11 @@ class Instruction:
         if arguments.get("name"):
             core.launch.note_name(core, "instruction", arguments["name"])
         operands = self._spread(arguments) if self.lists else self.operands
-        self._settle_views(arguments, operands, core)
+        for operand in operands:
+            value = arguments[operand]
+            if isinstance(value, NkiTensor) and value.indirection is not None:
+                self._settle_views(arguments, operands, core)
+                break
         plan = self._plan(core, arguments, operands)
         record = self._record(core, arguments, operands, plan)
         if core.launch.execute:
@@ -496,7 +500,11 @@ class Instruction:
                     reads[name] = access
                 if operand.is_written:
                     writes[name] = access
-                source = value.indirection.index if value.indirection is not None else getattr(value, "index", None)
+                source = None
+                if value.indirection is not None:
+                    source = value.indirection.index
+                elif type(value) is Moved:
+                    source = value.index
                 access.moving = source is not None
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
@@ -508,7 +516,7 @@ class Instruction:
         return record
 
     def _left_its_loop(self, name: str, allocation: Allocation) -> None:
-        """A tensor of a loop body that is used after its iteration: on the device there is one body, and it has ended."""
+        """A tensor of a loop body that is used after its iteration: the device has one body, and it has ended."""
         what = f"{name} {allocation.name}" if allocation.name else name
         given = f"{what}, allocated in a loop body at {where(allocation.site)} that has ended"
         text = refusal(self.name, given, "tensors allocated before the loop", "allocate it before the loop")
@@ -600,9 +608,7 @@ def instruction(
     """
 
     def declare(body: Callable[..., Any]) -> Instruction:
-        return Instruction(
-            body, engine, operands, limits or {}, rules, cycles, basis, since, nki, slowdown, meets
-        )
+        return Instruction(body, engine, operands, limits or {}, rules, cycles, basis, since, nki, slowdown, meets)
 
     return declare
 
@@ -615,10 +621,8 @@ def store(view: NkiTensor, contents: Any, engine: str = VECTOR) -> None:
         return
     target = view.array
     contents = np.asarray(contents)
-    if contents.shape != target.shape:
-        contents = (
-            contents.reshape(target.shape) if contents.size == target.size else np.broadcast_to(contents, target.shape)
-        )
+    if contents.shape != target.shape and contents.size == target.size:
+        contents = contents.reshape(target.shape)
     dtypes.assign(target, contents)
 
 
@@ -668,7 +672,7 @@ def _hashable(value: Any) -> Any:
     Raises TypeError for a register, whose value may decide.
     """
     kind = type(value)
-    if kind is Operator or kind is bool or value is None or isinstance(value, enum.Enum):
+    if kind is Operator or kind is bool or value is None:
         return value
     if is_register(value):
         raise TypeError("a register is no part of a key")

@@ -30,7 +30,7 @@ class Launch:
         self.name, self.target, self.bracket, self.execute = name, target, bracket, execute
         self.nki_version = settings.nki_version
         self.shared: list[Storage] = []
-        self.plans: dict[Any, Any] = {}  # checked operand combinations, see instruction.py
+        self.plans = _plans_of(target, settings.nki_version, cores)
         self.cores = [Core(self, index) for index in range(cores)]
         self.turns: Turns | None = None
         self.names: dict[tuple[int, str, str], object] = {}  # (core, kind, name=) -> who has it
@@ -52,6 +52,18 @@ class Launch:
                 f"{kind} name={name!r}: got a name that this kernel has already; allowed: unique names  ({where()})",
                 stacklevel=4,
             )
+
+
+_plans: dict[Any, dict[Any, Any]] = {}
+MOST_PLANS = 50_000  # some 50 MB
+
+
+def _plans_of(target: Generation, version: str, cores: int) -> dict[Any, Any]:
+    """The operand combinations that earlier launches like this one have checked (see instruction.py)."""
+    plans = _plans.setdefault((target, version, cores), {})
+    if len(plans) > MOST_PLANS:
+        plans.clear()
+    return plans
 
 
 class Scope:

@@ -161,7 +161,8 @@ def gelu(x: Array) -> Array:
 def gelu_dx(x: Array) -> Array:
     x = _finite(x)
     distribution, decay = _normal(x)
-    return distribution + x * decay * np.float32(_INV_SQRT_2PI)
+    slope: Array = distribution + x * decay * np.float32(_INV_SQRT_2PI)
+    return slope
 
 
 def sigmoid(x: Array) -> Array:

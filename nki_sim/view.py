@@ -61,7 +61,7 @@ def refuse(what: str, given: str, allowed: str, remedy: str = "") -> IllegalInst
 class View(NKIObject):
     """Attributes: shape, strides and offset (elements), dtype, buffer, name, ndim, size."""
 
-    __slots__ = ("buffer", "dtype", "indirection", "name", "offset", "shape", "storage", "strides")
+    __slots__ = ("_seen", "buffer", "dtype", "indirection", "name", "offset", "shape", "storage", "strides")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class View(NKIObject):
         self.storage, self.buffer, self.name, self.offset = storage, buffer, name, offset
         self.strides = row_major(self.shape) if strides is None else strides
         self.indirection = indirection
+        self._seen: Any = None  # the bytes of the storage and this view of them, once it was asked for
 
     def __repr__(self) -> str:
         where = f", offset={self.offset}" if self.offset else ""
@@ -130,13 +131,16 @@ class View(NKIObject):
     @property
     def array(self) -> np.ndarray[Any, Any]:
         """NumPy view of the elements, in the view's own shape. Raises when the view leaves its storage."""
-        kind = dtypes.storage(self.dtype)
-        size = kind.itemsize
-        steps = tuple([s * size for s in self.strides])
-        try:
-            array: np.ndarray[Any, Any] = np.ndarray(self.shape, kind, self.storage.bytes, self.offset * size, steps)
-        except ValueError as error:
-            raise OutOfBounds(self._outside()) from error
+        memory = self.storage.bytes
+        if self._seen is None or self._seen[0] is not memory:
+            kind = dtypes.storage(self.dtype)
+            size = kind.itemsize
+            steps = tuple([s * size for s in self.strides])
+            try:
+                self._seen = memory, np.ndarray(self.shape, kind, memory, self.offset * size, steps)
+            except ValueError as error:
+                raise OutOfBounds(self._outside()) from error
+        array: np.ndarray[Any, Any] = self._seen[1]
         return array
 
     def _outside(self) -> str:
@@ -310,6 +314,7 @@ class View(NKIObject):
         self, shape: Sequence[int], strides: Sequence[int], offset: int, indirection: Indirection | None = None
     ) -> Self:
         view = object.__new__(type(self))
+        view._seen = None
         view.shape, view.strides, view.offset = tuple(shape), tuple(strides), offset
         view.dtype, view.storage, view.buffer, view.name = self.dtype, self.storage, self.buffer, self.name
         view.indirection = indirection

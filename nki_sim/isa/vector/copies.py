@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...costs import copying, free_size, streaming
+from ...costs import copying, filling, predicated, streaming
 from ...instruction import GPSIMD, SCALAR, VECTOR, Call, Form, instruction, one_of, reads, scalar, updates, writes
 from ...machine import operands
 from ...tensor import NkiTensor
@@ -66,14 +66,17 @@ def integer_limits(dtype: str) -> tuple[int, int]:
 
 @instruction(
     engine=one_of(VECTOR, GPSIMD),
-    operands={"dst": writes("P F")},
+    operands={"dst": writes("P F", dtypes=frozenset(dtypes.FORMATS), form=Form.INTO)},
     rules=[number("value"), value_fits],
-    cycles=streaming,
+    cycles=filling,
     basis="documented: isa reference, memset",
 )
 def memset(dst: Any, value: Any, engine: engines = engines.unknown, name: str | None = None) -> Any:
     """Every element of dst = value."""
-    return np.asarray(value, dtype=np.int64 if isinstance(value, (int, np.integer)) else np.float32)
+    if dst is not None:
+        dst.fill(value)
+        return dst
+    return np.full((1, 1), value, dtype=np.int64 if isinstance(value, (int, np.integer)) else np.float32)
 
 
 @instruction(
@@ -84,7 +87,7 @@ def memset(dst: Any, value: Any, engine: engines = engines.unknown, name: str | 
         "predicate": reads("P F", dtypes=PREDICATES, form=Form.BITS, gathered=True),
     },
     rules=[same_dtype("src", "dst"), not_both_in_psum("src", "predicate")],
-    cycles=lambda record: max(64, 2 * free_size(record)),
+    cycles=predicated,
     basis="documented: isa reference, tensor_copy_predicated",
 )
 def tensor_copy_predicated(
