@@ -15,8 +15,6 @@ from .trace import Access, Record
 
 SMALLEST = 64  # an instruction occupies its engine at least this long (isa reference, "max(64, N)")
 GPSIMD_FIXED = 150  # isa reference, iota and affine_select: 150 + N
-FP32_PIECE = 256  # columns; the compiler cuts a float32 matmul into pieces of this size (published trn2 profiles)
-PIECE_ISSUE = 8  # cycles that each further piece costs (published trn2 profiles, 0.31 ms over 65,536 pieces)
 
 
 def elements_of(access: Access) -> int:
@@ -117,11 +115,8 @@ def predicated(record: Record) -> float:
 
 
 def matmul(record: Record) -> float:
-    """max(64, N); float32 takes four cycles a row, in pieces of 256 columns, and two in transposes."""
+    """max(64, N); float32 takes four cycles a row, and two in transposes."""
     columns = record.sizes["N"]
     if record.reads["moving"].dtype != "float32":
         return max(SMALLEST, columns)
-    if record.values.get("is_transpose"):
-        return 2 * max(SMALLEST, columns)
-    pieces = -(-columns // FP32_PIECE)
-    return 4 * max(SMALLEST, columns) + PIECE_ISSUE * (pieces - 1)
+    return (2 if record.values.get("is_transpose") else 4) * max(SMALLEST, columns)

@@ -52,6 +52,7 @@ class Constants:
 
     # Tensor Engine
     tensor_interval: Constant
+    tensor_fp32_piece: Constant
     warm_up_window: Constant
     warm_up_rate: Constant
     warm_up_share: Constant

@@ -13,7 +13,7 @@ from .dma import Transfer, Transfers
 from .hazards import Hazards, Wait
 from .mechanisms import Mechanisms
 from .queues import Queue, queue_of
-from .tensor_engine import EVERYWHERE, cells_of
+from .tensor_engine import EVERYWHERE, cells_of, pieces_of
 
 if TYPE_CHECKING:
     from ..machine import Core, Launch
@@ -150,6 +150,8 @@ def _set_costs(task: Task, costs: Costs, hazards: Hazards) -> None:
         return
     clock = constants.clock(record.engine)
     issue = getattr(constants, f"{record.engine}_issue").value if mechanisms.issue else 0.0
+    if record.engine == "tensor":
+        issue *= pieces_of(record, constants)
     latency = getattr(constants, f"{record.engine}_latency").value if mechanisms.latency else issue
     task.stream = cycles / clock
     task.hold, task.latency = (cycles + issue) / clock, (cycles + max(latency, issue)) / clock

@@ -21,6 +21,14 @@ def cells_of(record: Record) -> tuple[int, ...]:
     return tuple(row * SIDE + column for row in rows for column in columns if row < SIDE and column < SIDE)
 
 
+def pieces_of(record: Record, constants: Constants) -> int:
+    """Instructions that the compiler makes of one: it cuts the moving tile of a float32 matmul."""
+    moving = record.reads.get("moving")
+    if moving is None or moving.dtype != "float32":
+        return 1
+    return -(-record.sizes["N"] // int(constants.tensor_fp32_piece.value))
+
+
 class Array:
     """When each cell of the array is free."""
 

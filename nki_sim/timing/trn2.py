@@ -43,6 +43,7 @@ TRN2_TIMING = Constants(
     tensor_interval=Constant(
         64, "cycles", "documented: trainium_inferentia2_arch.rst, initiation interval of MultiplyMoving"
     ),
+    tensor_fp32_piece=Constant(256, "columns", "measured: T1 and T2, the compiler cuts float32 matmuls of 512 in two"),
     warm_up_window=Constant(3000, "ns", "documented: neuron-explorer glossary, about 3 us"),
     warm_up_rate=Constant(0.5, "", "measured: T5, the profiler reports a limit of 0.5"),
     warm_up_share=Constant(0.5, "", "documented: neuron-explorer glossary, under 50 % utilisation"),

@@ -75,9 +75,9 @@ def vector_then_scalar(columns):
 
 
 @nki.jit
-def matmuls(columns, count, banks):
+def matmuls(columns, count, banks, dtype=nl.bfloat16):
     """Matmuls, each into a fresh accumulation group, going round `banks` PSUM tiles; nobody reads them."""
-    k, n = filled(P, nl.bfloat16), filled(columns, nl.bfloat16)
+    k, n = filled(P, dtype), filled(columns, dtype)
     sums = [tile(columns, buffer=nl.psum) for _ in range(banks)]
     for i in range(count):
         nisa.nc_matmul(dst=sums[i % banks], stationary=k, moving=n, accumulate=False)

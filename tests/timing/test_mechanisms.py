@@ -63,6 +63,12 @@ def test_the_tensor_engine_is_cold_for_three_microseconds() -> None:
     assert off - off[0] == pytest.approx([i * warm for i in range(12)])
 
 
+@pytest.mark.parametrize(("columns", "pieces"), [(256, 1), (512, 2)])
+def test_float32_matmuls_are_cut_in_pieces_of_256_columns(columns: int, pieces: int) -> None:
+    profile = run(micro.matmuls, columns, 2, 2, nl.float32, off="warm_up")
+    assert np.diff(starts(profile, "nc_matmul")) == pytest.approx((4 * columns + 8 * pieces) / TENSOR)
+
+
 def test_one_bank_makes_the_tensor_engine_wait_for_the_drain_and_two_do_not() -> None:
     # Scalar: 512 elements, 100 cycles to be visible, a semaphore each way; Tensor: 512, 192 to fill the array
     one = np.diff(starts(run(micro.drained_matmuls, 512, 40, 1, off="warm_up"), "nc_matmul"))
