@@ -271,6 +271,16 @@ class Instruction:
     def __repr__(self) -> str:
         return f"nki.isa.{self.name}"
 
+    @property
+    def call_form(self) -> str:
+        """Parameters and defaults as in a call: ``dst, src, engine=engine.unknown, name=None``."""
+
+        def default(value: Any) -> str:
+            return str(value) if isinstance(value, enum.Enum) else repr(value)
+
+        named = self.defaults
+        return ", ".join(f"{name}={default(named[name])}" if name in named else name for name in self.parameters)
+
     def __call__(self, *args: Any, **kwargs: Any) -> NkiInstruction:
         core = current_core()
         arguments = self._bind(args, kwargs)
@@ -302,7 +312,7 @@ class Instruction:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}: {error}; allowed: {self.name}{self.signature}") from None
+            raise TypeError(f"{self.name}: {error}; allowed: {self.name}({self.call_form})") from None
         return {**self.defaults, **bound.arguments}
 
     def _spread(self, arguments: dict[str, Any]) -> dict[str, Operand]:
