@@ -10,10 +10,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from ..errors import UserError
+
 RECORD = "docs/public-api.txt"
 
 
-class Unreadable(ValueError):
+class Unreadable(UserError):
     """The sources do not have the form that the Hub asks for; says which file and what to write."""
 
 

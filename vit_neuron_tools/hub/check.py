@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import filecmp
 import inspect
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -70,7 +71,14 @@ def check(manifest: Manifest, dist: Path) -> list[Problem]:
     for one in CHECKS:
         if one in NEED_VALID_FILES and problems:
             break
-        problems += one(package)
+        try:
+            problems += one(package)
+        except api_listing.Unreadable as error:
+            where, what, do = re.split(": |; ", str(error), maxsplit=2)
+            problems.append(Problem(where, what, do))
+        except SyntaxError:
+            assert problems  # `syntax` has said so
+            break
     return problems
 
 

@@ -191,7 +191,7 @@ def explained(repo_id: str) -> Iterator[None]:
             organisation = repo_id.split("/")[0]
             what = f"this token may not write to {repo_id} ({said}); use one with write access to {organisation}"
         elif status in (409, 412):
-            what = f"somebody has changed {repo_id} meanwhile ({said}); look at the new plan with --dry-run"
+            what = f"somebody has changed {repo_id} meanwhile ({said}); look at the new plan: vit-neuron publish"
         else:
             what = f"the Hub answered {status} ({said}); {again}"
         raise UserError(what) from error
