@@ -76,8 +76,7 @@ class History:
         return [writer for other, writer in self.writers.items() if other.meets(region)]
 
     def remains(self) -> Iterable[tuple[Region, int]]:
-        """Everything that whoever takes over the space must wait for."""
-        yield from self.inherited
+        """Whatever takes over the space must wait for these; former occupants that nobody overwrote are forgotten."""
         yield from self.writers.items()
         for region, steps in self.readers.items():
             for step in steps.values():
@@ -141,7 +140,7 @@ class Hazards:
                 for other in history.write(region, step):
                     found.setdefault(other, Wait.OVERWRITE)
             if access.region is MemoryRegion.psum:
-                self._bank_waits(record, access, found)
+                self._bank_waits(record, access, step, found)
         self._enter_banks(record, step, reader)
         if "after" in record.values:
             for producer in record.values["after"]:
@@ -196,11 +195,13 @@ class Hazards:
         ):
             found.setdefault(self.last_register, Wait.OPERAND)
 
-    def _bank_waits(self, record: Record, access: Access, found: dict[int, Wait]) -> None:
+    def _bank_waits(self, record: Record, access: Access, step: int, found: dict[int, Wait]) -> None:
+        """A matmul waits for whoever has used its bank since the last matmul there, and for that one."""
         if record.engine == "tensor" and self.mechanisms.banks:
             for bank in self._banks(access, self.regions.of(access)):
                 for other in self.banks.get(bank, {}).values():
                     found.setdefault(other, Wait.BANK)
+                self.banks[bank] = {"tensor": step}
 
     def _enter_banks(self, record: Record, step: int, reader: object) -> None:
         if record.engine != "tensor":

@@ -52,6 +52,15 @@ class CoreState:
         self.banks: dict[int, tuple[str, float]] = {}  # PSUM bank: the engine that accesses it, and until when
 
 
+class Parked:
+    """Tasks of one engine that were ready when it was busy, and when it offers the oldest of them again."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tasks: list[int] = []
+        self.wake: float | None = None
+
+
 class Scheduler:
     def __init__(
         self, tasks: list[Task], cores: int, constants: Constants, mechanisms: Mechanisms, window: int
@@ -68,6 +77,8 @@ class Scheduler:
         self.candidates: list[tuple[float, int]] = []
         self.readiness: dict[int, tuple[float, int | None, Wait | None]] = {}
         self.held: dict[int, str] = {}  # what kept a candidate back after it was ready
+        self.engines: list[Parked] = []
+        self.parked: dict[tuple[int, str], Parked] = {}
         self.at_meeting: dict[int, list[int]] = {}
 
     def run(self) -> Timeline:
@@ -76,21 +87,48 @@ class Scheduler:
                 self._consider(queue.popleft())
         while self.candidates:
             start, number = heapq.heappop(self.candidates)
-            task = self.tasks[number]
-            possible, held_by = self._possible(task, start)
-            if possible > start:
-                heapq.heappush(self.candidates, (possible, number))
-                self.held[number] = held_by
-                continue
-            if task.meeting is not None and not self._all_meet(task, start):
-                continue
-            self._begin(task, start)
+            if number >= 0:
+                self._try(self.tasks[number], start)
+            else:
+                self._wake(self.engines[~number], start)
         spans = [span for span in self.spans if span is not None]
         assert len(spans) == len(self.tasks), "every instruction waits only for earlier ones"
         end = max((self._last_effect(span) for span in spans), default=self.begin)
         return Timeline(spans, self.begin, end, end + self.constants.launch_after.value, len(self.cores))
 
     # -- candidates --------------------------------------------------------------------------------------------
+
+    def _try(self, task: Task, start: float) -> bool:
+        """Starts a task now, or puts it aside until what holds it is free."""
+        possible, held_by = self._possible(task, start)
+        if possible > start:
+            self.held[task.number] = held_by
+            self._park(task, possible)
+            return False
+        if task.meeting is None or self._all_meet(task, start):
+            self._begin(task, start)
+        return True
+
+    def _park(self, task: Task, until: float) -> None:
+        """Leaves a task with its engine, which offers the oldest of those left with it when it wakes."""
+        engine = self.parked.get((task.core, task.queue.engine))
+        if engine is None:
+            engine = self.parked[task.core, task.queue.engine] = Parked(len(self.engines))
+            self.engines.append(engine)
+        heapq.heappush(engine.tasks, task.number)
+        if engine.wake is None or until < engine.wake:
+            engine.wake = until
+            heapq.heappush(self.candidates, (until, ~engine.number))
+
+    def _wake(self, engine: Parked, now: float) -> None:
+        if engine.wake != now:
+            return  # an earlier call was for the same task
+        engine.wake = None
+        started = self._try(self.tasks[heapq.heappop(engine.tasks)], now)
+        if started and engine.tasks and engine.wake is None:
+            task = self.tasks[engine.tasks[0]]
+            engine.wake = self._possible(task, now)[0]
+            heapq.heappush(self.candidates, (engine.wake, ~engine.number))
 
     def _consider(self, number: int) -> None:
         """Makes a task a candidate, or leaves it with the first task that it must see scheduled."""
