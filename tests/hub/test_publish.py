@@ -141,7 +141,7 @@ REFUSED = [
     ("no_token", None, None, "no token; get one with write access at .*run `hf auth login`, or set HF_TOKEN"),
     ("wrong_token", "stolen", None, r"does not know this token \(Invalid username or password.\); run `hf auth login`"),
     ("no_rights", "guest", None, "does not let this token create the kernel repository org.*write access to org"),
-.*has to be requested first"),
+    ("gated", "secret", gated, r"\(Creating kernel repositories is not enabled.*has to be requested first"),
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -115,28 +116,44 @@ def digests_of(digest: str | Mapping[str, str] | None) -> dict[str, str] | None:
 
 def download(repo: str, version: int, commit: str | None, backend: str | None) -> Variant:
     """Fetch the variant for this host, at one commit throughout; nothing is imported."""
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import constants
     from kernels import install_kernel
 
-    if commit is None:
-        branches = HfApi().list_repo_refs(repo, repo_type="kernel").branches
-        heads = {branch.name: branch.target_commit for branch in branches}
-        if f"v{version}" not in heads:
-            versions = ", ".join(sorted(name[1:] for name in heads if name[1:].isdigit() and name[0] == "v")) or "none"
-            raise ValueError(f"version: got {version!r}; {repo} has {versions}")
-        commit = heads[f"v{version}"]
+    if constants.HF_HUB_OFFLINE:
+        return cached(repo, commit, backend)
+    commit = commit or head(repo, version)
     # We decide on trust by digests; nothing runs here.
-    folder = install_kernel(
-        repo,
-        revision=commit,
-        backend=backend,
-        trust_remote_code=True,
-        local_files_only=constants.HF_HUB_OFFLINE,
-    )
+    folder: Path = install_kernel(repo, revision=commit, backend=backend, trust_remote_code=True)
     snapshot = folder.parents[1]
     if snapshot.name != commit:
         raise Untrusted(f"{repo}: got commit {snapshot.name}; asked for: {commit}; give the full commit")
     return Variant(folder, snapshot.parents[1], commit)
+
+
+def head(repo: str, version: int) -> str:
+    """The newest commit of a version."""
+    from huggingface_hub import HfApi
+
+    branches = HfApi().list_repo_refs(repo, repo_type="kernel").branches
+    heads = {branch.name: branch.target_commit for branch in branches}
+    if f"v{version}" not in heads:
+        there = ", ".join(sorted(name[1:] for name in heads if name[:1] == "v" and name[1:].isdigit())) or "none"
+        raise ValueError(f"version: got {version!r}; {repo} has {there}")
+    return heads[f"v{version}"]
+
+
+def cached(repo: str, commit: str | None, backend: str | None) -> Variant:
+    """From the cache alone. The kernels library wants all variants there; one is enough for this host."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    if commit is None:
+        raise ValueError("commit: got None while offline; give the commit, as `pin` says it")
+    folder = repo_folder_name(repo_id=repo, repo_type="kernel")
+    storage = Path(os.environ.get("KERNELS_CACHE") or constants.HF_HUB_CACHE) / folder
+    if not (storage / "snapshots" / commit / "build").is_dir():
+        raise FileNotFoundError(f"commit {commit} of {repo} is not in the cache; load it once while online")
+    return Variant(local(storage / "snapshots" / commit, backend).folder, storage, commit)
 
 
 def local(repo: Path, backend: str | None) -> Variant:
