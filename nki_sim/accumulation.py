@@ -2,12 +2,11 @@
 
 With ``accumulate=None`` the first matmul on an element overwrites and later ones add (nki.isa reference, nc_matmul).
 Most tensors are written through the same few views over and over, so that views are remembered whole; only views that
-overlap in part make a bit per element.
+overlap in part make a flag per byte.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,64 +22,65 @@ if TYPE_CHECKING:
     from .dtypes import Array
     from .tensor import NkiTensor
 
-View = tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, shape, strides
+View = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, bytes of an element
 Box = tuple[int, int, int, int]  # first partition, one past the last; first byte, one past the last
 
 
 class Accumulation:
     """The write history of one PSUM tensor."""
 
-    __slots__ = ("bits", "boxes", "position", "writes")
+    __slots__ = ("boxes", "flags", "position", "writes")
 
     def __init__(self) -> None:
         self.boxes: dict[View, Box] = {}  # views that a matmul has written entirely
-        self.bits: Array | None = None  # one per element, once views overlap in part
+        self.flags: Array | None = None  # one per byte, once views overlap in part
         self.writes = 0  # value of the storage's counter after the last matmul
         self.position = 0  # of the last matmul in the trace
 
     def covered(self, dst: NkiTensor) -> Array | bool:
         """True if matmuls have written every element of `dst`, False if none, else a mask of the written ones."""
         if dst.indirection is None:
-            if (dst.offset, dst.shape, dst.strides) in self.boxes:
+            if _view(dst) in self.boxes:
                 return True
-            if self.bits is None:
+            if self.flags is None:
                 box = _box(dst)
                 if not any(_overlap(box, other) for other in self.boxes.values()):
                     return False
-        written = self._bits_of(dst)
-        return True if written.all() else written if written.any() else False
+        written: Array = np.logical_and.reduce(self._flags(dst), axis=-1)
+        if written.all():
+            return True
+        return written if written.any() else False
 
     def add(self, dst: NkiTensor, core: Core) -> None:
         """Notes that a matmul has written `dst`."""
         if dst.indirection is not None:
-            self._all_bits(dst)[:, indirect.offsets(dst, TENSOR)] = True
+            self._row_flags(dst)[:, indirect.offsets(dst, TENSOR)] = True
         else:
-            key = dst.offset, dst.shape, dst.strides
-            if key not in self.boxes:
-                self.boxes[key] = _box(dst)
-            if self.bits is not None:
-                self._bits_of(dst)[...] = True
+            self.boxes.setdefault(_view(dst), _box(dst))
+            if self.flags is not None:
+                self._flags(dst)[...] = True
         self.writes, self.position = dst.storage.written, len(core.trace)
 
-    def _bits_of(self, dst: NkiTensor) -> Array:
-        """The bits of a view: itself a view of them, or a copy where the elements are gathered."""
+    def _flags(self, dst: NkiTensor) -> Array:
+        """The flags of a view, its own dims and one of bytes; a copy of them where the elements are gathered."""
         if dst.indirection is not None:
-            found: Array = self._all_bits(dst)[:, indirect.offsets(dst, TENSOR)]
+            found: Array = self._row_flags(dst)[:, indirect.offsets(dst, TENSOR)]
             return found
-        return self._window(dst, dst.offset, dst.shape, dst.strides)
+        return self._window(dst, _view(dst))
 
-    def _all_bits(self, dst: NkiTensor) -> Array:
-        """[P, E]: the bits of everything that a gathered view chooses from."""
+    def _row_flags(self, dst: NkiTensor) -> Array:
+        """The flags of everything that a gathered view chooses from."""
         assert dst.indirection is not None
-        return self._window(dst, dst.offset, (dst.shape[0], dst.indirection.extent), (dst.strides[0], 1))
+        shape, strides = (dst.shape[0], dst.indirection.extent), (dst.strides[0], 1)
+        return self._window(dst, (dst.offset, shape, strides, dtypes.itemsize(dst.dtype)))
 
-    def _window(self, dst: NkiTensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        if self.bits is None:
-            self.bits = np.zeros(math.prod(dst.storage.allocation.shape) * _scale(dst), np.bool_)
-            for first, extents, steps in self.boxes:
-                np.ndarray(extents, np.bool_, self.bits, first, steps)[...] = True
-        window: Array = np.ndarray(shape, np.bool_, self.bits, offset, strides)
-        return window
+    def _window(self, dst: NkiTensor, view: View) -> Array:
+        if self.flags is None:
+            allocation = dst.storage.allocation
+            self.flags = np.zeros(allocation.partitions * allocation.row_bytes, np.bool_)
+            for written in self.boxes:
+                _bytes_of(written, self.flags)[...] = True
+        return _bytes_of(view, self.flags)
 
     def warn_if_undefined(self, dst: NkiTensor, covered: Array | bool, core: Core) -> None:
         """Accumulating is only defined on what matmuls have written (nki.isa reference, nc_matmul)."""
@@ -108,9 +108,14 @@ class Accumulation:
         return None
 
 
-def _scale(dst: NkiTensor) -> int:
-    """Elements of the view's format in one of the allocation's."""
-    return max(1, dtypes.itemsize(dst.storage.allocation.dtype) // dtypes.itemsize(dst.dtype))
+def _view(dst: NkiTensor) -> View:
+    return dst.offset, dst.shape, dst.strides, dtypes.itemsize(dst.dtype)
+
+
+def _bytes_of(view: View, flags: Array) -> Array:
+    offset, shape, strides, size = view
+    window: Array = np.ndarray((*shape, size), np.bool_, flags, offset * size, (*[s * size for s in strides], 1))
+    return window
 
 
 def _box(dst: NkiTensor) -> Box:

@@ -177,6 +177,8 @@ def launch(
         raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
     machine = Launch(kernel.name, target, count, bracket, execute)
     machine.options, machine.trip_counts = kernel.options, trip_counts
+    if not settings.at_least("0.7"):
+        _warn_of_new_python(kernel)
     inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
     converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
     with np.errstate(all="ignore"), one_blas_thread():
@@ -202,6 +204,14 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     """A tile's matmul is too small for threads: they make it several times slower as soon as another core is busy."""
     limit: AbstractContextManager[Any] = _blas().limit(limits=1)
     return limit
+
+
+def _warn_of_new_python(kernel: Kernel) -> None:
+    """What a signature shows that NKI 0.6's parser does not take (release notes of NKI 0.3)."""
+    kinds = {parameter.kind for parameter in inspect.signature(kernel.func).parameters.values()}
+    if inspect.Parameter.KEYWORD_ONLY in kinds or inspect.isgeneratorfunction(kernel.func):
+        what = "a generator" if inspect.isgeneratorfunction(kernel.func) else "keyword-only parameters (a bare *)"
+        warnings.warn(f"{kernel.name}: {what} is refused by the parser of NKI 0.6; it runs here", stacklevel=4)
 
 
 def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[str, Any]) -> Any:
@@ -298,10 +308,17 @@ class Inputs:
     def _with_tensors(self, name: str, value: NKIObject) -> NKIObject:
         """An object of the kernel's own class, its array fields as tensors; the same object when it has none."""
         fields = getattr(value, "__dict__", {})
-        converted = {field: self.convert(f"{name}.{field}", content) for field, content in fields.items()}
+        converted = {field: self._field(f"{name}.{field}", content) for field, content in fields.items()}
         if all(converted[field] is content for field, content in fields.items()):
             return value
         return _rebuilt(value, converted)
+
+    def _field(self, name: str, content: Any) -> Any:
+        """A field of an object; unlike an argument it may be a list in every version (the groups of a ReplicaGroup)."""
+        if isinstance(content, list):
+            items = [self._field(f"{name}[{i}]", item) for i, item in enumerate(content)]
+            return content if all(new is old for new, old in zip(items, content, strict=True)) else items
+        return self.convert(name, content)
 
     def _tensor(self, name: str, value: Any, array: np.ndarray[Any, Any]) -> NkiTensor:
         try:

@@ -179,8 +179,9 @@ def transposed(data: Any, moving: Any) -> Any:
 
 def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
     """Says when a tile that was declared ones and zeros is not: fp32 results would then lose digits on hardware."""
+    given = current_core().operands
     for name, tile, hint in zip(("stationary", "moving"), (stationary, moving), hints, strict=True):
-        if hint and tile.dtype == np.float32 and not ((tile == 0) | (tile == 1)).all():
+        if hint and given[name].dtype in WIDE and not ((tile == 0) | (tile == 1)).all():
             caution(f"nc_matmul: got is_{name}_onezero=True for a tile with other values than 0 and 1; leave it out")
 
 

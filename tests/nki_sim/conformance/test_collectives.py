@@ -11,6 +11,7 @@ import pytest
 
 import nki_sim
 from nki_sim.errors import UnsupportedVersion
+from nki_sim.kernel import Kernel
 
 nki_sim.install()
 
@@ -425,3 +426,16 @@ def test_records() -> None:
     record = machine.cores[0].trace.records[-1]
     assert (record.name, record.engine) == ("all_gather", "dma")
     assert record.reads["srcs[0]"].nbytes == record.writes["dsts[0]"].nbytes == 96
+
+
+@pytest.mark.parametrize("version", ["0.6", "0.7"])
+def test_groups_may_be_an_argument_of_the_kernel(version: str) -> None:
+    """A ReplicaGroup holds lists of lists, also where NKI 0.6 refuses a list as an argument of its own."""
+
+    def kernel(x: Any, group: Any) -> Any:
+        dst = hbm()
+        cc.all_gather([x], [dst], group, 0)
+        return dst
+
+    with installed(version):
+        np.testing.assert_array_equal(Kernel(kernel)(X, ALONE), X)
