@@ -154,7 +154,7 @@ def _normal(x: Array) -> tuple[Array, Array]:
 
 
 def gelu(x: Array) -> Array:
-    x = _finite(x)
+    """As all that follow: infinity gives what the formula gives, infinity times 1 or NaN for -infinity times 0."""
     return x * _normal(x)[0]
 
 
@@ -171,12 +171,10 @@ def sigmoid(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    x = _finite(x)
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 def gelu_sigmoid(x: Array) -> Array:
-    x = _finite(x)
     return x * sigmoid(1.702 * x)
 
 
@@ -187,7 +185,6 @@ def gelu_sigmoid_dx(x: Array) -> Array:
 
 
 def silu(x: Array) -> Array:
-    x = _finite(x)
     return x * sigmoid(x)
 
 
@@ -202,7 +199,6 @@ def softplus(x: Array) -> Array:
 
 
 def mish(x: Array) -> Array:
-    x = _finite(x)
     return x * np.tanh(softplus(x))
 
 
