@@ -45,10 +45,15 @@ def probabilities(query: Tensor, key: Tensor, scale: float, mask: Optional[Tenso
     """softmax(scale * query key^T + mask), zeros in rows that are all -inf."""
     logits = wide(query) @ wide(key).transpose(-2, -1) * scale
     if mask is not None:
-        logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + wide(mask)
+        logits = logits + (wide(mask) if mask.dtype != torch.bool else excluded(mask, logits.dtype))
     empty = (logits == -torch.inf).all(-1, keepdim=True)
     # Filled before and after: a softmax over -inf alone would be NaN, and so would its gradient.
     return torch.softmax(logits.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
+
+
+def excluded(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """-inf where the mask is False, to be added, as torch does it: NaN in a key that takes no part is still seen."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
 
 
 def default_scale(query: Tensor) -> float:
