@@ -215,13 +215,22 @@ class Plan:
 class NkiInstruction:
     """The handle that every instruction returns."""
 
-    __slots__ = ("handle",)
+    __slots__ = ("handle", "scopes")
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, handle: Any, scopes: tuple[object, ...] = ()) -> None:
+        self.handle, self.scopes = handle, scopes  # scopes: the iterations of device loops around it
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Makes this instruction run after every producer, beyond what its operands ask for. Returns self."""
+        """Makes this instruction run after every producer, beyond what its operands ask for. Returns self.
+
+        Raises IllegalInstruction for a producer inside a device loop that does not also surround this instruction.
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise TypeError(refusal("depends_on", f"a {type(producer).__name__}", "handles of instructions"))
+            if producer.scopes != self.scopes[: len(producer.scopes)]:
+                given, allowed = "a producer inside a device loop", "producers in the same loop body or around it"
+                raise IllegalInstruction(refusal("depends_on", given, allowed, "order them through a tensor instead"))
         if isinstance(self.handle, Record):
             self.handle.values.setdefault("after", []).extend(p.handle for p in producers)
         return self
@@ -302,7 +311,7 @@ class Instruction:
         record = self._record(core, arguments, operands, plan)
         if core.launch.execute:
             self._execute(core, arguments, plan)
-        return NkiInstruction(record)
+        return NkiInstruction(record, tuple(core.scopes))
 
     # -- arguments ---------------------------------------------------------------------------------------------
 
@@ -559,8 +568,8 @@ class Instruction:
     def _memory(self, arguments: dict[str, Any]) -> np.ndarray[Any, Any] | None:
         """The memory of the Form.INTO operand, if results can be computed straight into it.
 
-        They cannot if the tile converts, or does not lie as [P, F], or if an operand lies there too that the body may
-        read again after its first step: any but the first.
+        They cannot if the tile converts, does not lie as [P, F] or is one element seen F times, or if an operand lies
+        there too that the body may read again after its first step: any but the first.
         """
         assert self.into is not None
         view = arguments[self.into]
@@ -573,8 +582,11 @@ class Instruction:
             operand = arguments[name]
             if isinstance(operand, NkiTensor) and operand.storage is storage:
                 return None
+        memory = flat(view)
+        if memory.strides[1] == 0 and memory.shape[1] > 1:
+            return None
         storage.prepare_write()
-        return flat(view)
+        return memory
 
 
 class Moved(NkiTensor):

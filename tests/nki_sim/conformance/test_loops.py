@@ -575,3 +575,36 @@ def test_a_body_that_is_left_by_an_exception_closes_its_scope() -> None:
         return tile.storage.allocation.scope is None
 
     assert inside(body)
+
+
+def test_dependencies_stay_inside_of_their_loop() -> None:
+    """NkiInstruction.depends_on: the same nesting, or the producer in an enclosing scope."""
+
+    def body() -> list[str]:
+        tile, found = nl.zeros((1, 1), "float32"), []
+
+        def fill() -> Any:
+            return nisa.memset(dst=tile, value=0.0)
+
+        before = fill()
+        inside_of_loop = []
+
+        def step(i: Any) -> None:
+            first = fill()
+            assert fill().depends_on(first, before) is not None
+            inside_of_loop.append(first)
+
+        with quietly():
+            nl.fori_loop(0, 2, step)
+        for consumer, producer in ((fill(), inside_of_loop[0]), (inside_of_loop[1], inside_of_loop[0])):
+            try:
+                consumer.depends_on(producer)
+            except Refused as error:
+                found.append(str(error))
+        with pytest.raises(TypeError, match="depends_on: got a int; allowed: handles of instructions"):
+            before.depends_on(3)
+        return found
+
+    texts = inside(body)
+    assert len(texts) == 2
+    assert all("a producer inside a device loop" in text for text in texts)

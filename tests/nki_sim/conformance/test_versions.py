@@ -356,6 +356,18 @@ def test_python_of_0_7_runs_in_kernels() -> None:
     np.testing.assert_array_equal(kernel(X, config=Derived(3.0, shift=0.0)), 3 * X)
 
 
+def test_keyword_only_parameters_are_warned_of_in_0_6() -> None:
+    @nki.jit
+    def kernel(x: Any, *, scale: float = 1.0) -> Any:
+        return x
+
+    with (
+        installed("0.6"),
+        pytest.warns(UserWarning, match="keyword-only parameters .* refused by the parser of NKI 0.6"),
+    ):
+        kernel(X)
+
+
 def test_the_simulator_is_the_simulator_with_and_without_nki_simulator(monkeypatch: Any) -> None:
     for value in ("1", "0", None):
         if value is None:

@@ -648,6 +648,23 @@ def test_gen4_looks_through_an_index() -> None:
     np.testing.assert_array_equal(got, numbers(16, 24)[:, order])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_destination_may_be_one_element_seen_often(dtype: str) -> None:
+    """Kernels that only want the sums throw the elements away so; the sums must not notice."""
+
+    def body(x: Any) -> Any:
+        tile, sums = nl.load(x), nl.ndarray((4, 1), "float32")
+        waste = nl.ndarray((4, 1), dtype).ap([[1, 4], [0, 6]])
+        nisa.activation_reduce(dst=waste, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=sums)
+        nisa.tensor_scalar(dst=waste, data=tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0)
+        return contents(sums), contents(waste[:, 5:])
+
+    x = numbers(4, 6).astype(np.float32)
+    sums, last = inside(body, x)
+    np.testing.assert_array_equal(sums, np.square(x).sum(1, keepdims=True))
+    np.testing.assert_array_equal(last.astype(np.float32), 2 * x[:, -1:] + 1)
+
+
 STEP = st.one_of(
     st.tuples(st.just("permute"), st.randoms(use_true_random=False)),
     st.tuples(st.just("slice"), st.randoms(use_true_random=False)),
