@@ -6,14 +6,16 @@ would need for a device are stand-ins that exist in memory. It needs scipy and a
 
 from __future__ import annotations
 
+import builtins
 import os
+import random
 import sys
 import time
 import types
 import warnings
 from collections import Counter
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +91,9 @@ def _compare(outputs: list[Any], validation: Any) -> None:
         return
     from test.integration.nkilib.utils.comparators import maxAllClose
 
-    if len(outputs) != len(wanted):
+    if len(outputs) < len(wanted):
         raise Differs(f"{len(outputs)} results instead of {len(wanted)}")
-    for (name, want), got in zip(wanted.items(), outputs, strict=True):
+    for (name, want), got in zip(wanted.items(), outputs, strict=False):  # some tests look at the first results only
         got = np.asarray(got)
         if hasattr(want, "validator"):
             if not want.validator(None).validate(got.astype(want.dtype)):
@@ -121,6 +123,26 @@ class _Anything(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return type(name, (Exception,), {})
+
+
+# Slips of the library itself that would hide a whole family: module -> (text, what it should be).
+SLIPS = {"nkilib_src.nkilib.core.mlp.mlp": ('    """\n\n        TKG mode supports:', "\n        TKG mode supports:")}
+
+
+class _Mended(MetaPathFinder):
+    """Loads the modules of SLIPS with their slip put right."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path) if fullname in SLIPS else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _MendedSource(fullname, spec.origin)
+        return spec
+
+
+class _MendedSource(SourceFileLoader):
+    def get_code(self, fullname: str) -> Any:
+        source = Path(self.path).read_text()
+        return compile(source.replace(*SLIPS[fullname]), self.path, "exec")
 
 
 def _neuron_dtypes() -> types.ModuleType:
@@ -169,6 +191,16 @@ class Plugin:
 
         return NoopMetricsCollector()
 
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """The library's older way of making rows, by a harness of its own."""
+        from test.utils import ranged_test_harness as ranged
+
+        if ranged.RANGE_TEST_FIXTURE_NAME in metafunc.fixturenames:
+            random.seed(0)
+            config = getattr(metafunc.function, ranged.RANGE_TEST_CONFIG_ATTR_KEY)
+            ids, cases = ranged.RangeTestHarness(config).get_unique_test_cases()
+            metafunc.parametrize(ranged.RANGE_TEST_FIXTURE_NAME, cases, ids=ids)
+
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         fast = [i for i in items if i.get_closest_marker("fast") is not None and self.only in i.nodeid]
         items[:] = fast
@@ -176,7 +208,7 @@ class Plugin:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.rows.append((report.nodeid, "(collection)", "broken", str(report.longrepr).strip().splitlines()[-1]))
-            print(f"  broken      {report.nodeid} {self.rows[-1][3]}", flush=True)
+            print(f"  broken      {report.nodeid} {self.rows[-1][3]}", file=sys.__stdout__, flush=True)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
@@ -188,7 +220,7 @@ class Plugin:
             what, detail = _explained(call.excinfo.value)
         name = item.nodeid.split("::", 1)[-1]
         self.rows.append((Path(item.nodeid.split("::")[0]).stem, name, what, detail))
-        print(f"  {what:11} {self.rows[-1][0]} {name} {detail}"[:230], flush=True)
+        print(f"  {what:11} {self.rows[-1][0]} {name} {detail}"[:230], file=sys.__stdout__, flush=True)
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
@@ -211,23 +243,34 @@ def _explained(error: BaseException) -> tuple[str, str]:
 def run_library(root: Path, only: str, seconds: float) -> int:
     """Prints one line per test and one per test file; how many tests differ or break."""
     sys.meta_path.append(_StandIns())
+    sys.meta_path.insert(0, _Mended())
     sys.modules["neuron_dtypes"] = _neuron_dtypes()
     for folder in (root, root / "src", root / "src" / "nkilib_src"):
         sys.path.insert(0, str(folder.resolve()))
     orchestrator = types.ModuleType("test.utils.test_orchestrator")
     vars(orchestrator)["Orchestrator"] = Manager
     sys.modules["test.utils.test_orchestrator"] = orchestrator
+    from test.utils.common_dataclasses import Platforms
+
+    vars(builtins)["Platforms"] = Platforms  # one test file forgets to import it
     plugin = Plugin(only, Clock(seconds))
     tests = root / "test" / "integration" / "nkilib"
     print("\nnki-library", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.main(
-            [str(tests), "--noconftest", "-qq", "-s", "--no-header", "--no-summary", "--rootdir", str(root)]
-            + ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:warnings", "-p", "no:benchmark", "--tb=no"]
-            + ["--import-mode=importlib", "--continue-on-collection-errors"],
-            plugins=[plugin],
-        )
+        options = [
+            "--noconftest",
+            "--capture=sys",
+            "--tb=no",
+            "-qq",
+            "--no-header",
+            "--no-summary",
+            "--import-mode=importlib",
+            "--continue-on-collection-errors",
+        ]
+        for left_out in ("cacheprovider", "warnings", "benchmark"):
+            options += ["-p", f"no:{left_out}"]
+        pytest.main([str(tests), "--rootdir", str(root), "-c", os.devnull, *options], plugins=[plugin])
     files: dict[str, Counter[str]] = {}
     for file, _, what, _ in plugin.rows:
         files.setdefault(file, Counter())[what] += 1
