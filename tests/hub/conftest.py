@@ -40,13 +40,17 @@ def copy_of_the_tree(to: Path) -> Path:
     return to
 
 
+def build_both(folder: Path) -> Package:
+    """Both versions, below `folder`."""
+    found = manifest.read(copy_of_the_tree(folder / "tree"))
+    build.build(found, folder / "1")
+    build.build(replace(found, version=2), folder / "2")
+    return Package(found, folder / "1", folder / "2")
+
+
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    tree, out = copy_of_the_tree(tmp_path_factory.mktemp("tree")), tmp_path_factory.mktemp("dist")
-    found = manifest.read(tree)
-    build.build(found, out / "1")
-    build.build(replace(found, version=2), out / "2")
-    return Package(found, out / "1", out / "2")
+    return build_both(tmp_path_factory.mktemp("package"))
 
 
 def files_of(dist: Path) -> dict[str, bytes]:

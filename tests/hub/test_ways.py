@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.hub.conftest import Package
-from tests.hub.hosts import Host, said
+from tests.hub.hosts import Host
 from tests.hub.server import Hub
-from tests.hub.ways import BY_NAME, COMMON, WAYS, Way
+from tests.hub.ways import BY_NAME, WAYS, Way, walk
 
 # Three seconds and more each, most of it for importing torch and transformers: the others run in `make test-all`.
 QUICK = {("get_kernel", "cpu"), ("offline", "cpu"), ("attn_implementation", "cpu"), ("registry", "neuron")}
@@ -25,19 +24,6 @@ ROWS = [
     for way in WAYS
     for device in ("cpu", "neuron")
 ]
-
-
-def walk(way: Way, host: Host, local: Path) -> str:
-    """Run a way on a host; returns what it printed."""
-    if way.name == "verified":
-        host = replace(host, ours=("vit_neuron_tools",))
-    if way.setup:
-        done = host.run(way.setup)
-        assert done.returncode == 0, said(done)
-    environment = {name: value.format(local=local) for name, value in way.environment}
-    done = host.run(COMMON + way.program, LOCAL=str(local), **environment)
-    assert done.returncode == 0, said(done)
-    return done.stdout
 
 
 @pytest.mark.parametrize(("way", "device"), ROWS)

@@ -1,12 +1,15 @@
 """Every way of loading the package, as a program that runs on a clean host; each ends by printing what it has shown.
 
 The programs are what a user would write. Where a version of a library stands in the way, the line that gets round it
-says which and why. `python -m tests.hub.ways` prints the table of docs/publishing.md.
+says which and why.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.hub.hosts import Host, said
 
 COMMON = '''
 import os
@@ -62,7 +65,7 @@ def loaded(name_part="_vit_neuron_"):
 class Way:
     """`program` runs after COMMON; `setup`, if any, ran before it in a process of its own, on the same host, online.
 
-    `trusted`: needs a publisher whom the Hub trusts. `local`: LOCAL, a folder with the build, is set.
+    `trusted`: needs a publisher whom the Hub trusts. LOCAL, in the environment, is a folder with the build.
     """
 
     name: str
@@ -70,7 +73,6 @@ class Way:
     setup: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     trusted: bool = False
-    transformers: bool = False
 
 
 GET_KERNEL = """
@@ -207,18 +209,31 @@ WAYS = (
         environment=(("LOCAL_KERNELS", "org/vit-neuron={local}"), ("HF_HUB_OFFLINE", "1"))),
     Way("LayerRepository", KERNELIZE.format(repository="""
 from kernels import LayerRepository
-repository = LayerRepository(REPO, layer_name="MLP", version=1, trust_remote_code=True)"""), transformers=True),
+repository = LayerRepository(REPO, layer_name="MLP", version=1, trust_remote_code=True)""")),
     Way("LocalLayerRepository", KERNELIZE.format(repository="""
 from kernels import LocalLayerRepository
 from pathlib import Path
-repository = LocalLayerRepository(Path(os.environ["LOCAL"]), layer_name="MLP")"""), transformers=True),
+repository = LocalLayerRepository(Path(os.environ["LOCAL"]), layer_name="MLP")""")),
     # `kernels lock` has no flag for trust; get_locked_kernel has one.
     Way("locked", LOCKED, setup=LOCK, trusted=True),
-    Way("use_kernels", USE_KERNELS, transformers=True),
-    Way("attn_implementation", ATTN, transformers=True),
+    Way("use_kernels", USE_KERNELS),
+    Way("attn_implementation", ATTN),
     Way("offline", GET_KERNEL, setup=DOWNLOAD_ALL, environment=(("HF_HUB_OFFLINE", "1"),)),
-    Way("two_versions", TWO_VERSIONS, transformers=True),
-    Way("registry", REGISTRY, transformers=True),
-    Way("verified", VERIFIED, transformers=True),
+    Way("two_versions", TWO_VERSIONS),
+    Way("registry", REGISTRY),
+    Way("verified", VERIFIED),
 )  # fmt: skip
 BY_NAME = {way.name: way for way in WAYS}
+
+
+def walk(way: Way, host: Host, local: Path) -> str:
+    """Run a way on a host; returns what it printed. AssertionError with the end of its output when it fails."""
+    if way.name == "verified":
+        host = replace(host, ours=("vit_neuron_tools",))
+    if way.setup:
+        done = host.run(way.setup)
+        assert done.returncode == 0, said(done)
+    environment = {name: value.format(local=local) for name, value in way.environment}
+    done = host.run(COMMON + way.program, LOCAL=str(local), **environment)
+    assert done.returncode == 0, said(done)
+    return done.stdout
