@@ -8,16 +8,7 @@ from torch import Tensor
 from . import reference
 from .answer import Answer, at_most, first_no
 from .checks import has_axes, has_size, is_floating, is_like, is_number, is_tensor, on_device_of
-from .dispatch import (
-    OPS,
-    autocast,
-    in_autocast,
-    launch,
-    reachable,
-    register_backward,
-    register_launch,
-    register_reference,
-)
+from .dispatch import OPS, autocast, by_reference, decide, in_autocast, launch, register
 from .memory_order import LAYOUTS, as_bhsd, empty_in, in_layout, layout_for, order_of
 from .nki_src.limits import MAX_HEAD_DIM, MAX_SEQUENCE
 from .reference.attention import attention_backward, default_scale
@@ -38,7 +29,7 @@ def attention(
     view(B, S, H, D).transpose(1, 2), and contiguous [B, H, S, D] reach the kernel without a copy.
 
     The kernel takes D <= MAX_HEAD_DIM and lengths up to MAX_SEQUENCE on a neuron device; everything else runs the
-    reference. The backward pass runs the formula of the reference on every device.
+    reference. The backward pass is the formula of the reference, in torch's own operators, on every device.
     TypeError for a wrong kind of argument, ValueError for sizes that do not fit and for mixed devices.
     """
     check(query, key, value, scale, mask)
@@ -46,10 +37,9 @@ def attention(
     scale = default_scale(query) if scale is None else float(scale)
     if mask is not None:
         mask = mask[(None,) * (4 - mask.dim())]
-    answer = first_no(reachable(query), supports(query, key, value, mask))
+    answer = decide(query, supports(query, key, value, mask))
     if not answer.ok:
-        result: Tensor = OPS.attention(query, key, value, mask, scale, answer.reason)
-        return result
+        return by_reference("attention", answer.reason, query, key, value, scale, mask)
     layout = layout_for(query, key, value)
     query, key, value = in_layout(layout, query), in_layout(layout, key), in_layout(layout, value)
     output: Tensor = OPS.attention_kernel(query, key, value, added(mask), scale, LAYOUTS.index(layout))
@@ -113,15 +103,20 @@ def added(mask: Optional[Tensor]) -> Optional[Tensor]:
     return mask.float().contiguous()
 
 
+def formula(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Optional[Tensor]) -> Tensor:
+    """The reference, in the memory order of the query."""
+    result, order = reference.attention(query, key, value, scale, mask), order_of(query)
+    return as_bhsd(in_layout(order, result), order)
+
+
 def run_reference(
-    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], scale: float, reason: str
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Optional[Tensor], reason: str
 ) -> Tensor:
     count_reference("attention", query, reason)
-    result = reference.attention(query, key, value, scale, mask)
-    return empty_in(order_of(query), result).copy_(result)
+    return formula(query, key, value, scale, mask)
 
 
-def fake(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], scale: float, reason: str) -> Tensor:
+def fake(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Optional[Tensor], reason: str) -> Tensor:
     return empty_in(order_of(query), query.new_empty((*query.shape[:3], value.shape[3])))
 
 
@@ -130,49 +125,29 @@ def run_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]
     return launch("attention", query, key, value, mask, scale, LAYOUTS[layout])
 
 
-def run_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and mask; an empty tensor where there is no mask that was added."""
-    count_reference("attention_backward", query, "the backward kernel is not written yet")
-    *gradients, dmask = attention_backward(grad, query, key, value, scale, mask)
-    dquery, dkey, dvalue = (g.contiguous() for g in gradients if g is not None)
-    return dquery, dkey, dvalue, query.new_empty(0) if dmask is None else dmask.contiguous()
-
-
-def fake_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    additive = mask is not None and mask.is_floating_point()
-    dquery, dkey, dvalue = (x.new_empty(x.shape) for x in (query, key, value))
-    return dquery, dkey, dvalue, mask.new_empty(mask.shape) if mask is not None and additive else query.new_empty(0)
-
-
 def set_up(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    query, key, value, mask, ctx.scale, _ = inputs
+    query, key, value, ctx.scale, mask, _ = inputs
     ctx.save_for_backward(query, key, value, mask)
 
 
 def set_up_launch(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    set_up(ctx, inputs, output)
-    ctx.layout = LAYOUTS[inputs[-1]]
+    query, key, value, mask, ctx.scale, layout = inputs
+    ctx.layout = LAYOUTS[layout]
+    ctx.save_for_backward(query, key, value, mask)
 
 
 def backward(ctx: Any, grad: Tensor) -> tuple[Optional[Tensor], ...]:
     query, key, value, mask = ctx.saved_tensors
-    *gradients, dmask = OPS.attention_backward(grad, query, key, value, mask, ctx.scale)
-    additive = mask is not None and mask.is_floating_point()
-    return (*gradients, dmask if additive else None, None, None)
+    *gradients, dmask = attention_backward(grad, query, key, value, ctx.scale, mask)
+    return (*gradients, None, dmask, None)
 
 
 def backward_launch(ctx: Any, grad: Tensor) -> tuple[Optional[Tensor], ...]:
     """As `backward`, for tensors in the layout of the launch."""
-    query, key, value, mask = ctx.saved_tensors
-    query, key, value, grad = (as_bhsd(x, ctx.layout) for x in (query, key, value, grad))
-    *gradients, dmask = OPS.attention_backward(grad, query, key, value, mask, ctx.scale)
-    return (*(as_bhsd(x, ctx.layout) for x in gradients), None if mask is None else dmask, None, None)
+    *tensors, mask = ctx.saved_tensors
+    grad, query, key, value = (as_bhsd(x, ctx.layout) for x in (grad, *tensors))
+    *gradients, dmask = attention_backward(grad, query, key, value, ctx.scale, mask)
+    return (*(as_bhsd(x, ctx.layout) for x in gradients), dmask, None, None)
 
 
-register_reference("attention", run_reference, fake, set_up, backward)
-register_backward("attention", run_backward, fake_backward)
-register_launch("attention", run_kernel, set_up_launch, backward_launch)
+register("attention", formula, run_reference, fake, run_kernel, (set_up, backward), (set_up_launch, backward_launch))

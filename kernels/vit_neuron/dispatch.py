@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .answer import Answer, first_no, one_of
 from .nki_src.limits import DTYPES
+from .stats import count_reference
 
 # From our own name, so that two builds of this package can live in one process.
 NAMESPACE = re.sub(r"\W", "_", __package__ or "vit_neuron")
@@ -24,8 +25,9 @@ OPS = getattr(torch.ops, NAMESPACE)
 KERNEL_DTYPES = tuple(getattr(torch, name) for name in DTYPES)
 CORES = "NEURON_LOGICAL_NC_CONFIG"
 
-Backward = Callable[..., Any]
+# What torch calls to keep for the backward pass, and the backward pass itself.
 SetUp = Callable[[Any, tuple[Any, ...], Any], None]
+Gradient = tuple[SetUp, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -33,41 +35,51 @@ class Launch:
     """What `nki_op` registers: the operator's body, and its gradient."""
 
     body: Callable[..., Tensor]
-    set_up: SetUp
-    backward: Backward
+    gradient: Gradient
 
 
+_formulas: dict[str, Callable[..., Tensor]] = {}
 _launches: dict[str, Launch] = {}
 _kernels: dict[str, Any] = {}
 _lock = threading.Lock()
 
 
-def register_reference(
-    op: str, body: Callable[..., Any], fake: Callable[..., Any], set_up: SetUp, backward: Backward
+def register(
+    op: str,
+    formula: Callable[..., Tensor],
+    run_reference: Callable[..., Tensor],
+    fake: Callable[..., Tensor],
+    run_kernel: Callable[..., Tensor],
+    gradient: Gradient,
+    launch_gradient: Gradient,
 ) -> None:
-    """Register `body` as the operator `op` for every device, with its shape function and its gradient."""
-    operator = torch.library.custom_op(f"{NAMESPACE}::{op}", body, mutates_args=())
+    """Register the operator `op` now, with its shape function, and `<op>_kernel` when a neuron tensor comes by.
+
+    `run_reference` counts, with a reason as last argument; `formula` is the same in torch's operators alone.
+    """
+    _formulas[op] = formula
+    operator = torch.library.custom_op(f"{NAMESPACE}::{op}", run_reference, mutates_args=())
     operator.register_fake(fake)
+    set_up, backward = gradient
     operator.register_autograd(backward, setup_context=set_up)
+    _launches[op] = Launch(run_kernel, launch_gradient)
 
 
-def register_backward(op: str, body: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Register `body` as the operator `<op>_backward`, which cannot be differentiated again."""
-
-    def refuse(*_: Any) -> None:
-        raise RuntimeError(
-            f"{op}: its gradient was asked to be differentiated; allowed: first derivatives; for second ones call "
-            f"vit_neuron.reference.{op}, which torch differentiates as often as needed"
-        )
-
-    operator = torch.library.custom_op(f"{NAMESPACE}::{op}_backward", body, mutates_args=())
-    operator.register_fake(fake)
-    operator.register_autograd(refuse)
+def decide(x: Tensor, supported: Answer) -> Answer:
+    """Kernel, or reference with a reason: where `x` is comes first, then what the kernel takes."""
+    return first_no(reachable(x), supported)
 
 
-def register_launch(op: str, body: Callable[..., Tensor], set_up: SetUp, backward: Backward) -> None:
-    """Keep `body` until a neuron tensor comes by: then it becomes the operator `<op>_kernel`."""
-    _launches[op] = Launch(body, set_up, backward)
+def by_reference(op: str, reason: str, *args: Any) -> Tensor:
+    """The reference as an operator of ours, or as torch's operators in a graph that is compiled for the device.
+
+    A compiler for the device knows torch's operators and kernels; it cannot look into a Python operator.
+    """
+    if args[0].device.type == "neuron" and torch.compiler.is_compiling():
+        count_reference(op, args[0], reason)
+        return _formulas[op](*args)
+    result: Tensor = getattr(OPS, op)(*args, reason)
+    return result
 
 
 def reachable(x: Tensor) -> Answer:
@@ -104,7 +116,8 @@ def register_kernels(torch_neuronx: Any) -> None:
     kernels = {"attention": attention, "layer_norm": layer_norm, "mlp": mlp}
     for op, launch in _launches.items():
         operator = torch_neuronx.nki_op(f"{NAMESPACE}::{op}_kernel", mutates_args=())(launch.body)
-        operator.register_autograd(launch.backward, setup_context=launch.set_up)
+        set_up, backward = launch.gradient
+        operator.register_autograd(backward, setup_context=set_up)
         _kernels[op] = torch_neuronx.wrap_nki(kernels[op])
 
 

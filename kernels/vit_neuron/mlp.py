@@ -2,22 +2,12 @@
 
 from typing import Any, Optional
 
-import torch
 from torch import Tensor
 
 from . import reference
 from .answer import Answer, at_most, first_no
 from .checks import has_axes, has_size, is_floating, is_like, is_vector
-from .dispatch import (
-    OPS,
-    autocast,
-    in_autocast,
-    launch,
-    reachable,
-    register_backward,
-    register_launch,
-    register_reference,
-)
+from .dispatch import OPS, autocast, by_reference, decide, in_autocast, launch, register
 from .nki_src.limits import ACTIVATIONS, MAX_HIDDEN, MAX_INTERMEDIATE
 from .packing import packed
 from .reference.mlp import mlp_backward
@@ -37,20 +27,18 @@ def mlp(
 
     The kernel takes O = C <= MAX_HIDDEN and I <= MAX_INTERMEDIATE on a neuron device; everything else runs the
     reference. It reads transposed copies of w1 and w2, which stay on the device as long as the parameters stay the same
-    (see packing.py). The backward pass runs the formula of the reference on every device.
+    (see packing.py). The backward pass is the formula of the reference, in torch's own operators, on every device.
     TypeError for a wrong kind of argument, ValueError for sizes that do not chain and for mixed devices.
     """
     check(x, w1, b1, w2, b2, activation)
     parameters = (w1, w2)
     x, w1, w2 = autocast(x), autocast(w1), autocast(w2)
     b1, b2 = (b if b is None else autocast(b) for b in (b1, b2))
-    number = ACTIVATIONS.index(activation)  # operators of nki_op take numbers, not words
-    answer = first_no(reachable(x), supports(x, w1, w2))
+    answer = decide(x, supports(x, w1, w2))
     if not answer.ok:
-        result: Tensor = OPS.mlp(x, w1, b1, w2, b2, number, answer.reason)
-        return result
+        return by_reference("mlp", answer.reason, x, w1, b1, w2, b2, activation)
     p1, p2 = (packed(p).to(x.dtype) for p in parameters)
-    rows: Tensor = OPS.mlp_kernel(x.reshape(-1, x.shape[-1]), w1, b1, w2, b2, p1, p2, number)
+    rows: Tensor = OPS.mlp_kernel(x.reshape(-1, x.shape[-1]), w1, b1, w2, b2, p1, p2, ACTIVATIONS.index(activation))
     return rows.view(x.shape)
 
 
@@ -92,11 +80,11 @@ def run_reference(
     b1: Optional[Tensor],
     w2: Tensor,
     b2: Optional[Tensor],
-    activation: int,
+    activation: str,
     reason: str,
 ) -> Tensor:
     count_reference("mlp", x, reason)
-    return reference.mlp(x, w1, b1, w2, b2, ACTIVATIONS[activation]).contiguous()
+    return reference.mlp(x, w1, b1, w2, b2, activation)
 
 
 def fake(
@@ -105,7 +93,7 @@ def fake(
     b1: Optional[Tensor],
     w2: Tensor,
     b2: Optional[Tensor],
-    activation: int,
+    activation: str,
     reason: str,
 ) -> Tensor:
     return x.new_empty((*x.shape[:-1], w2.shape[0]))
@@ -121,61 +109,29 @@ def run_kernel(
     packed2: Tensor,
     activation: int,
 ) -> Tensor:
-    """The launch reads the packed copies; w1 and w2 are there for the gradient."""
+    """The launch reads the packed copies; w1 and w2 are there for the gradient. nki_op takes numbers, not words."""
     count_kernel("mlp", x)
     return launch("mlp", x, packed1, b1, packed2, b2, ACTIVATIONS[activation])
-
-
-def run_backward(
-    grad: Tensor,
-    x: Tensor,
-    w1: Tensor,
-    b1: Optional[Tensor],
-    w2: Tensor,
-    b2: Optional[Tensor],
-    activation: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, w1, b1, w2 and b2; empty tensors where there is no bias."""
-    count_reference("mlp_backward", x, "the backward kernel is not written yet")
-    gradients = mlp_backward(grad, x, w1, b1, w2, b2, ACTIVATIONS[activation])
-    dx, dw1, db1, dw2, db2 = (x.new_empty(0) if g is None else g.contiguous() for g in gradients)
-    return dx, dw1, db1, dw2, db2
-
-
-def fake_backward(
-    grad: Tensor,
-    x: Tensor,
-    w1: Tensor,
-    b1: Optional[Tensor],
-    w2: Tensor,
-    b2: Optional[Tensor],
-    activation: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    dx, dw1, db1, dw2, db2 = (
-        x.new_empty(0) if t is None else torch.empty_like(t, memory_format=torch.contiguous_format)
-        for t in (x, w1, b1, w2, b2)
-    )
-    return dx, dw1, db1, dw2, db2
 
 
 def set_up(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:5])
     ctx.activation = inputs[5]
-    ctx.other_inputs = 2
 
 
 def set_up_launch(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:5])
-    ctx.activation = inputs[7]
-    ctx.other_inputs = 3
+    ctx.activation = ACTIVATIONS[inputs[7]]
 
 
 def backward(ctx: Any, grad: Tensor) -> tuple[Optional[Tensor], ...]:
-    saved = ctx.saved_tensors
-    gradients = OPS.mlp_backward(grad, *saved, ctx.activation)
-    return (*(None if t is None else g for t, g in zip(saved, gradients)), *(None,) * ctx.other_inputs)
+    x, w1, b1, w2, b2 = ctx.saved_tensors
+    return (*mlp_backward(grad, x, w1, b1, w2, b2, ctx.activation), None, None)
 
 
-register_reference("mlp", run_reference, fake, set_up, backward)
-register_backward("mlp", run_backward, fake_backward)
-register_launch("mlp", run_kernel, set_up_launch, backward)
+def backward_launch(ctx: Any, grad: Tensor) -> tuple[Optional[Tensor], ...]:
+    """As `backward`: nothing flows into the packed copies, which are made anew from w1 and w2."""
+    return (*backward(ctx, grad), None)
+
+
+register("mlp", reference.mlp, run_reference, fake, run_kernel, (set_up, backward), (set_up_launch, backward_launch))

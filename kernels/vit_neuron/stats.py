@@ -1,7 +1,8 @@
 """How often each operation ran as a kernel and how often as the reference, and why: no silent fallback.
 
-Counted where the work is done, so that calls from inside a compiled graph count too. (A compiler that takes the launch
-itself apart, as TorchNeuron does, launches from then on without us: there a kernel counts once per compilation.)
+Counted where the work is done, so that calls from inside a compiled graph count too. What becomes part of a graph in
+torch's own operators (a reference in a graph for neuron, a layer's own forward) counts once, when the graph is made; so
+does a launch where the compiler takes it apart, as TorchNeuron's does.
 """
 
 import threading
@@ -51,16 +52,21 @@ def count_kernel(op: str, x: Tensor) -> None:
 
 
 def count_reference(op: str, x: Tensor, reason: str) -> None:
-    """One call of the reference; on a neuron device the first with this reason warns."""
-    if tracing(x):
-        return
+    """One call of the reference, or one place for it in a graph. On a neuron device the first for a reason warns."""
+    if torch.compiler.is_compiling() or not tracing(x):
+        add_reference(op, x.device.type, reason)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # as torch has it
+def add_reference(op: str, device: str, reason: str) -> None:
+    """While a graph is traced this runs once, and leaves nothing in it."""
     with _lock:
         _calls.setdefault(op, Calls()).reference[reason] += 1
-        warn = x.device.type == "neuron" and f"{op}: {reason}" not in _warned
+        warn = device == "neuron" and f"{op}: {reason}" not in _warned
         if warn:
             _warned.add(f"{op}: {reason}")
     if warn:
-        warnings.warn(f"{op} runs as the torch reference: {reason}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{op} runs as the torch reference: {reason}", RuntimeWarning, stacklevel=3)
 
 
 def tracing(x: Tensor) -> bool:
