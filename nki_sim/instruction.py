@@ -43,6 +43,8 @@ from .trace import Record
 SBUF, PSUM, HBM = Space.SBUF, Space.PSUM, Space.HBM
 ON_CHIP = SBUF | PSUM
 
+LONGEST_DIM, LONGEST_STEP = 65535, 32767
+
 TENSOR, VECTOR, SCALAR, GPSIMD, DMA, SYNC = "tensor", "vector", "scalar", "gpsimd", "dma", "sync"
 
 
@@ -455,22 +457,6 @@ class Instruction:
         if value.indirection is not None and value.indirection.kind == "gather" and not operand.is_written:
             indirect.check_beside_index(call, name, value)
         self._unify(call, name, operand, value)
-
-    def _check_partitions(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
-        count, first = value.partitions, value.first_partition
-        if count > call.target.partitions:
-            raise call.refuse(
-                f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim"
-            )
-        if operand.any_start or self.engine == DMA:
-            return
-        legal = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
-        if first not in legal or first + count > call.target.partitions:
-            raise call.refuse(
-                f"{name} of {count} partitions starting at partition {first}",
-                f"start partitions {', '.join(map(str, legal))} for {count} partitions",
-                "move it with a DMA",
-            )
 
     def _unify(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
         letters = operand.letters

@@ -12,8 +12,9 @@ from .settings import settings
 class NKIObject:
     """Every class attribute is a field of the initialiser: annotated ones in order, then valued ones; default or None.
 
-    `__post_init__` runs afterwards (NKI language guide, "Class Support"). `==` of objects without an `__eq__` of their
-    own compares fields in NKI 0.6, whose parser does so, and identity from 0.7 on, which is Python.
+    `__post_init__` runs afterwards (NKI language guide, "Class Support"). With @dataclass that is so in NKI 0.6, which
+    treats the decorator as optional; from 0.7 on Python's own initialiser counts. `==` of objects without an `__eq__`
+    of their own compares fields in NKI 0.6, whose parser does so, and identity from 0.7 on, which is Python.
     """
 
     __slots__ = ()
@@ -27,6 +28,10 @@ class NKIObject:
                 notes[name] = type(value)
         if notes:
             cls.__annotations__ = notes
+        if not settings.at_least("0.7"):  # the parser gives every field a default, also under @dataclass
+            for name in notes:
+                if "__slots__" not in own and not hasattr(cls, name):
+                    setattr(cls, name, None)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = _fields(type(self))

@@ -39,12 +39,15 @@ def two_bytes_narrow(call: Call, what: str) -> None:
 
 
 def direct_transpose(call: Call) -> None:
-    """Static and scalar-offset sources (isa reference, DMA direct transpose constraints)."""
+    """Static and scalar-offset sources (isa reference, DMA direct transpose constraints).
+
+    The reference allows unknown and hwdge in one place, and none too in another; published kernels use it.
+    """
     src, mode = call.arguments["src"], call.arguments["dge_mode"]
     if picks_rows(src):
         return
-    if mode not in (dge_modes.unknown, dge_modes.hwdge):
-        raise call.refuse(f"dge_mode.{mode.name}", "dge_mode unknown or hwdge for a src without vector_offset")
+    if mode is dge_modes.swdge:
+        raise call.refuse("dge_mode.swdge", "dge_mode unknown, hwdge or none for a src without vector_offset")
     if call.arguments["oob_mode"] is oob_modes.skip and not moves_at_run_time(src):
         raise call.refuse("oob_mode.skip with a static src", "skip only with an indirect src", "leave it out")
     if mode is not dge_modes.hwdge:

@@ -437,6 +437,25 @@ def test_fields_that_do_not_exist(build: Any, message: str) -> None:
         build()
 
 
+def test_fields_that_a_dataclass_was_not_given() -> None:
+    """None in NKI 0.6, whose parser makes the initialiser; Python's TypeError in 0.7."""
+
+    def made() -> type:
+        @dataclass
+        class Sizes(nl.NKIObject):
+            rows: int
+            columns: int
+            step: int = 1
+
+        return Sizes
+
+    with installed("0.6"):
+        built = made()(3)
+        assert (built.rows, built.columns, built.step) == (3, None, 1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'columns'"):
+        made()(3)
+
+
 def test_equality_of_objects() -> None:
     """0.6 compares fields, 0.7 identity; a dataclass compares fields in both. Frozen ones are cache keys (RN 0.4)."""
     assert WithMethods(1) != WithMethods(1)

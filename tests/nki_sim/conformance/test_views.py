@@ -633,6 +633,30 @@ def test_six_dims_reach_no_instruction() -> None:
         inside(body)
 
 
+PATTERNS = [
+    # id            shape             view                              what the message says, if it is refused
+    ("longest", (1, 65535), lambda t: t, None),
+    ("too_long", (1, 65536), lambda t: t, "65536 elements, 1 apart; .* at most 65535 elements, 32767 apart"),
+    ("split", (1, 65536), lambda t: t.reshape_dim(1, (2, -1)), "a free dim of 2 elements, 32768 apart"),
+    ("split_finer", (1, 65536), lambda t: t.reshape_dim(1, (4, -1)), None),
+    ("one_element", (1, 2, 40000), lambda t: t[:, 1:2, :4], None),  # one element takes no step
+]
+
+
+@pytest.mark.parametrize(("case", "shape", "view", "message"), PATTERNS, ids=[row[0] for row in PATTERNS])
+def test_an_engine_counts_in_16_bits(case: str, shape: Any, view: Any, message: str | None) -> None:
+    def body() -> None:
+        t = view(nl.ndarray(shape, "uint8"))
+        nisa.memset(dst=t, value=1)
+        assert (contents(t) == 1).all()
+
+    if message is None:
+        inside(body)
+        return
+    with pytest.raises(Refused, match=message):
+        inside(body)
+
+
 def test_gen4_looks_through_an_index() -> None:
     """NkiTensor.indirect: offset i is index[i % 16, i // 16] on the Vector Engine."""
     offsets = np.random.default_rng(0).integers(0, 24, (16, 2)).astype(np.uint16)
