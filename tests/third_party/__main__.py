@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--nki", default="0.7", help="version of NKI to speak (0.6 or 0.7)")
     parser.add_argument("--only", default="", help="only kernels whose file, function or test contains this text")
     parser.add_argument("--seconds", type=float, default=60, help="longest run of one test of nki-library")
+    parser.add_argument("--most", type=int, default=20, help="most rows of one test function of nki-library")
     options = parser.parse_args()
     if not (options.sdk or options.samples or options.library):
         parser.error("give at least one of --sdk, --samples, --library")
@@ -33,7 +34,7 @@ def main() -> int:
     if options.library is not None:
         from .library import run_library
 
-        surprises += run_library(options.library, options.only, options.seconds)
+        surprises += run_library(options.library, options.only, options.seconds, options.most)
     return 1 if surprises else 0
 
 

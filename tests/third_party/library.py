@@ -23,8 +23,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_sim import instruction
 from nki_sim.errors import NkiValidationError
-from nki_sim.instruction import Instruction
 
 ABSENT = frozenset(
     ("boto3", "botocore", "aws_embedded_metrics", "fabric2", "plotext")
@@ -45,14 +45,14 @@ class Clock:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end = seconds, 0.0
-        call = Instruction.__call__
+        find = instruction.current_core
 
-        def timed(instruction: Instruction, *args: Any, **kwargs: Any) -> Any:
+        def timed() -> Any:
             if time.monotonic() > self.end:
                 raise NotCovered(f"more than {self.seconds:.0f} s")
-            return call(instruction, *args, **kwargs)
+            return find()
 
-        Instruction.__call__ = timed  # type: ignore[method-assign]
+        instruction.current_core = timed
 
     def start(self) -> None:
         self.end = time.monotonic() + self.seconds
@@ -171,8 +171,8 @@ def _neuron_dtypes() -> types.ModuleType:
 class Plugin:
     """Gives the tests their fixtures and keeps what came of each."""
 
-    def __init__(self, only: str, clock: Clock) -> None:
-        self.only, self.clock = only, clock
+    def __init__(self, only: str, most: int, clock: Clock) -> None:
+        self.only, self.most, self.clock = only, most, clock
         self.rows: list[tuple[str, str, str, str]] = []  # test file, test, what, detail
 
     @pytest.fixture
@@ -202,8 +202,12 @@ class Plugin:
             metafunc.parametrize(ranged.RANGE_TEST_FIXTURE_NAME, cases, ids=ids)
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        fast = [i for i in items if i.get_closest_marker("fast") is not None and self.only in i.nodeid]
-        items[:] = fast
+        """The library's fast tests; of each test function with many rows, `most` of them, evenly spread."""
+        rows: dict[str, list[Any]] = {}
+        for item in items:
+            if item.get_closest_marker("fast") is not None and self.only in item.nodeid:
+                rows.setdefault(item.nodeid.split("[")[0], []).append(item)
+        items[:] = [item for same in rows.values() for item in same[:: max(1, -(-len(same) // self.most))]]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -220,7 +224,7 @@ class Plugin:
             what, detail = _explained(call.excinfo.value)
         name = item.nodeid.split("::", 1)[-1]
         self.rows.append((Path(item.nodeid.split("::")[0]).stem, name, what, detail))
-        print(f"  {what:11} {self.rows[-1][0]} {name} {detail}"[:230], file=sys.__stdout__, flush=True)
+        print(f"  {what:11} {self.rows[-1][0]} {name[:100]} {detail}"[:330], file=sys.__stdout__, flush=True)
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
@@ -240,7 +244,7 @@ def _explained(error: BaseException) -> tuple[str, str]:
     return "broken", text
 
 
-def run_library(root: Path, only: str, seconds: float) -> int:
+def run_library(root: Path, only: str, seconds: float, most: int) -> int:
     """Prints one line per test and one per test file; how many tests differ or break."""
     sys.meta_path.append(_StandIns())
     sys.meta_path.insert(0, _Mended())
@@ -253,21 +257,13 @@ def run_library(root: Path, only: str, seconds: float) -> int:
     from test.utils.common_dataclasses import Platforms
 
     vars(builtins)["Platforms"] = Platforms  # one test file forgets to import it
-    plugin = Plugin(only, Clock(seconds))
+    plugin = Plugin(only, most, Clock(seconds))
     tests = root / "test" / "integration" / "nkilib"
     print("\nnki-library", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options = [
-            "--noconftest",
-            "--capture=sys",
-            "--tb=no",
-            "-qq",
-            "--no-header",
-            "--no-summary",
-            "--import-mode=importlib",
-            "--continue-on-collection-errors",
-        ]
+        options = ["--noconftest", "--capture=sys", "--tb=no", "-qq", "--no-header", "--no-summary"]
+        options += ["--import-mode=importlib", "--continue-on-collection-errors"]
         for left_out in ("cacheprovider", "warnings", "benchmark"):
             options += ["-p", f"no:{left_out}"]
         pytest.main([str(tests), "--rootdir", str(root), "-c", os.devnull, *options], plugins=[plugin])
