@@ -9,7 +9,6 @@ from torch import Tensor
 from .precision import wide
 
 
-
 def gelu(h: Tensor) -> Tensor:
     """h / 2 * (1 + erf(h / sqrt 2)). torch's own is the same but at infinity, where its float32 kernel gives NaN."""
     return 0.5 * h * (1 + torch.erf(h * 2**-0.5))
