@@ -454,9 +454,36 @@ class Instruction:
             )
         if value.on_chip:
             self._check_partitions(call, name, operand, value)
+            self._check_pattern(call, name, value)
         if value.indirection is not None and value.indirection.kind == "gather" and not operand.is_written:
             indirect.check_beside_index(call, name, value)
         self._unify(call, name, operand, value)
+
+    def _check_pattern(self, call: Call, name: str, value: NkiTensor) -> None:
+        """An engine counts a free dim in 16 bits, and steps in 16 signed bits (trainium_inferentia2_arch.rst)."""
+        if self.engine in (DMA, SYNC):
+            return
+        for extent, stride in zip(value.shape[1:], value.strides[1:], strict=True):
+            if extent > LONGEST_DIM or (extent > 1 and abs(stride) > LONGEST_STEP):
+                given = f"{name} with a free dim of {extent} elements, {stride} apart"
+                allowed = f"at most {LONGEST_DIM} elements, {LONGEST_STEP} apart"
+                raise call.refuse(given, allowed, "split the dim with reshape_dim, or the instruction")
+
+    def _check_partitions(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
+        count, first = value.partitions, value.first_partition
+        if count > call.target.partitions:
+            raise call.refuse(
+                f"{name} with {count} partitions", f"at most {call.target.partitions}", "tile the partition dim"
+            )
+        if operand.any_start or self.engine == DMA:
+            return
+        legal = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
+        if first not in legal or first + count > call.target.partitions:
+            raise call.refuse(
+                f"{name} of {count} partitions starting at partition {first}",
+                f"start partitions {', '.join(map(str, legal))} for {count} partitions",
+                "move it with a DMA",
+            )
 
     def _unify(self, call: Call, name: str, operand: Operand, value: NkiTensor) -> None:
         letters = operand.letters
