@@ -92,11 +92,11 @@ def test_part_of_the_lanes_can_be_set() -> None:
     got = run_steps(
         [
             ("rand_set_state", {"src_seeds": STATE}),
-            ("rand_set_state", {"src_seeds": tile(STATE[:40] + np.uint32(1), view=lambda t: t[0:32])}),
+            ("rand_set_state", {"src_seeds": tile(STATE + np.uint32(1), view=lambda t: t[32:64])}),
             ("rand_get_state", {"dst": empty((128, 6), "uint32")}),
         ]
     )
-    np.testing.assert_array_equal(got[2]["dst"], np.concatenate([STATE[:32] + np.uint32(1), STATE[32:]]))
+    np.testing.assert_array_equal(got[2]["dst"], np.concatenate([STATE[:32], STATE[32:64] + np.uint32(1), STATE[64:]]))
 
 
 DTYPES = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]

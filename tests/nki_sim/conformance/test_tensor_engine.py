@@ -351,6 +351,23 @@ def test_a_permutation_reorders_the_columns() -> None:
     np.testing.assert_array_equal(got, x.T[:, order])
 
 
+def test_a_moving_tile_is_looked_at_again_after_it_changed() -> None:
+    x, order = whole("changed", (4, 5)), [1, 0, 3, 2]
+
+    def body(data: Any, one: Any, other: Any) -> Any:
+        stationary, moving = nl.load(data), nl.load(one)
+        dst = nl.ndarray((5, 4), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=dst, stationary=stationary, moving=moving, is_transpose=True)
+        first = contents(dst)
+        nisa.dma_copy(dst=moving, src=other)
+        nisa.nc_matmul(dst=dst, stationary=stationary, moving=moving, is_transpose=True)
+        return first, contents(dst)
+
+    first, second = inside(body, x, identity(4), identity(4)[:, order].copy())
+    np.testing.assert_array_equal(first, x.T)
+    np.testing.assert_array_equal(second, x.T[:, order])
+
+
 def test_transposes_overwrite_and_leave_no_history() -> None:
     dst, x = psum((4, 4)), whole("history", (4, 4))
     turn = ("nc_matmul", {"dst": dst, "stationary": x, "moving": identity(4), "is_transpose": True})
