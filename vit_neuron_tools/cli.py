@@ -51,6 +51,27 @@ def demo(
     raise typer.Exit(0 if good else 1)
 
 
+@app.command("bench-model")
+def bench_model(
+    model: Annotated[str, typer.Argument(help="vit-base, dinov2-small, dinov2-base, clip-large-14-336, ...")],
+    batch: Annotated[int, typer.Option(min=1, help="Images per forward pass.")] = 8,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")] = False,
+) -> None:
+    """Time a whole model on the simulator: images per second, share of each kernel, what stays with torch."""
+    console = Console()
+    try:
+        from . import bench_model as whole
+
+        result = whole.run(model, batch)
+    except UserError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}")
+        raise typer.Exit(2) from None
+    if json:
+        console.print_json(data=result.figures())
+    else:
+        whole.show(result, console)
+
+
 def _operations(layers: str | None, swap: bool) -> tuple[str, ...]:
     """The operation names in a comma-separated list, each once; none with --no-swap."""
     if not swap and layers is not None:
