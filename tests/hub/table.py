@@ -1,8 +1,8 @@
 """Prints the table of docs/publishing.md: every way of loading the package, by versions of the libraries.
 
-python -m tests.hub.table                                      the versions that are installed
-python -m tests.hub.table --site <folder> [--site <folder>]    packages in a folder (pip install --no-deps --target)
-                                                               go before the installed ones; one column for each
+python -m tests.hub.table                     the versions that are installed
+python -m tests.hub.table --site <folder>     packages in a folder (pip install --no-deps --target) go before those
+... --way registry --host cpu                 only these; both can be repeated
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from tests.hub.conftest import build_both, files_of
 from tests.hub.hosts import SITE, Host
 from tests.hub.server import Hub, serving
-from tests.hub.ways import WAYS, walk
+from tests.hub.ways import BY_NAME, Way, walk
 
+HOSTS = ("cpu", "neuron")
 VERSIONS = """
 from importlib.metadata import version
 print(", ".join(f"{name} {version(name)}" for name in ("kernels", "transformers", "huggingface_hub", "torch")))
 """
 
 
-def verdict(way_index: int, host: Host, temporary: Path) -> str:
+def verdict(way: Way, host: Host) -> str:
     """'pass', or the last line of what went wrong."""
-    way = WAYS[way_index]
-    package = build_both(temporary)
+    package = build_both(host.home)
     hub = Hub(trusted=frozenset({"org"}) if way.trusted else frozenset())
     hub.commit("org/vit-neuron", "v1", files_of(package.dist))
     hub.commit("org/vit-neuron", "v2", files_of(package.next))
@@ -39,29 +39,27 @@ def verdict(way_index: int, host: Host, temporary: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--site", type=Path, action="append", default=[])
-    sites = [(SITE,), *((site, SITE) for site in parser.parse_args().site)]
-    columns, notes = [], []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--site", type=Path)
+    parser.add_argument("--way", choices=list(BY_NAME), action="append")
+    parser.add_argument("--host", choices=HOSTS, action="append")
+    options = parser.parse_args()
+    site = (SITE,) if options.site is None else (options.site, SITE)
+    hosts, notes = options.host or HOSTS, []
     with tempfile.TemporaryDirectory() as temporary:
-        for number, site in enumerate(sites):
-            home = Path(temporary) / f"versions-{number}"
-            home.mkdir()
-            columns.append(Host(home, site=site).run(VERSIONS).stdout.strip())
-        print("|".join(["| way ", *(f" {column}, {host} " for column in columns for host in ("cpu", "neuron")), ""]))
-        print("| --- " * (2 * len(columns) + 1) + "|")
-        for index, way in enumerate(WAYS):
+        print(Host(Path(temporary), site=site).run(VERSIONS).stdout)
+        print(f"| way | {' | '.join(hosts)} |\n|{' --- |' * (len(hosts) + 1)}")
+        for name in options.way or BY_NAME:
             cells = []
-            for number, site in enumerate(sites):
-                for neuron in (False, True):
-                    home = Path(temporary) / f"{number}-{way.name}-{neuron}"
-                    home.mkdir()
-                    cell = verdict(index, Host(home, neuron=neuron, site=site), home)
-                    if cell != "pass":
-                        notes.append(f"{way.name}, {columns[number]}, {'neuron' if neuron else 'cpu'}: {cell}")
-                        cell = f"fail ({len(notes)})"
-                    cells.append(cell)
-            print("|".join([f"| {way.name} ", *(f" {cell} " for cell in cells), ""]), flush=True)
+            for kind in hosts:
+                home = Path(temporary) / f"{name}-{kind}"
+                home.mkdir()
+                cell = verdict(BY_NAME[name], Host(home, neuron=kind == "neuron", site=site))
+                if cell != "pass":
+                    notes.append(f"{name}, {kind}: {cell}")
+                    cell = f"fail ({len(notes)})"
+                cells.append(cell)
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
     for number, note in enumerate(notes, start=1):
         print(f"({number}) {note}")
 

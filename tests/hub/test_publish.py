@@ -77,7 +77,7 @@ def test_a_dry_run_only_reads(package: Package, empty: Hub, url: str) -> None:
     plan, _ = planned(package, url, token=None)
     lines = list(plan.lines())
     assert lines[:2] == [f"create the kernel repository {REPO}", "v1: new branch, one commit"]
-    assert "  + build/torch-neuron/nki_src/attention.py" in lines
+    assert "  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/nki_src/attention.py" in lines
     assert lines[-2:] == ["main: new branch, one commit", "  + README.md"]
     assert {request.split()[0] for request in empty.requests} == {"GET"}
 
@@ -226,7 +226,7 @@ def at_the_hub(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_without_yes_changes_nothing(package: Package, empty: Hub, at_the_hub: None) -> None:
     result = run(package)
     assert result.exit_code == 0, result.output
-    assert "  + build/torch-cpu/registry.py" in result.output
+    assert "  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/registry.py" in result.output
     assert "dry run: nothing was changed; upload with: vit-neuron publish --yes" in result.output
     assert empty.repositories == {}
 

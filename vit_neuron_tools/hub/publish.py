@@ -8,7 +8,7 @@ kernels library does not look at. Whatever fails in between, running it again do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +57,22 @@ class Plan:
                 continue
             yield f"{change.branch}: {'new branch' if change.head is None else f'on {change.head[:12]}'}, one commit"
             for sign, names in (("+", change.added), ("~", change.changed), ("-", change.removed)):
-                yield from (f"  {sign} {name}" for name in names)
+                yield from (f"  {sign} {name}" for name in grouped(names))
+
+
+def grouped(names: Iterable[str]) -> list[str]:
+    """Paths for people: what changes in several variants once, as in build/{torch-cpu, torch-neuron}/mlp.py."""
+    variants: dict[str, list[str]] = {}
+    others = []
+    for name in names:
+        top, _, inside = name.partition("/")
+        variant, _, path = inside.partition("/")
+        if top == "build" and path:
+            variants.setdefault(path, []).append(variant)
+        else:
+            others.append(name)
+    lists = {path: found[0] if len(found) == 1 else f"{{{', '.join(found)}}}" for path, found in variants.items()}
+    return [*others, *(f"build/{found}/{path}" for path, found in lists.items())]
 
 
 def plan(manifest: Manifest, dist: Path, repo_id: str, api: Any) -> Plan:
