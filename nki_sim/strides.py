@@ -37,6 +37,18 @@ def merge(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | Non
     return math.prod(shape), real[-1][1]
 
 
+def merged_dims(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Extent and stride of each dim, outermost first, neighbours that are contiguous taken together."""
+    dims: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        joined = merge((dims[-1][0], extent), (dims[-1][1], stride)) if dims else None
+        if joined is None:
+            dims.append((extent, stride))
+        else:
+            dims[-1] = joined
+    return dims
+
+
 def reshaped(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
     """Strides of shape `new` over the same memory, or None if that needs a copy. Dims of size 1 never hinder."""
     if is_row_major(shape, strides):

@@ -14,7 +14,7 @@ from ..costs import free_size
 from ..dtypes import ARITHMETIC, Array
 from ..errors import where
 from ..instruction import GPSIMD, SCALAR, Call, Form, instruction, one_of, reads, scalar, writes
-from ..machine import lanes, operands
+from ..machine import current_core, lanes
 from ..operators import OPERATORS, Operator, into, ordered
 from ..settings import settings
 from ..tensor import NkiTensor
@@ -117,7 +117,7 @@ def activate(op: Operator, value: Array, out: Array | None, relu_param: Any = No
 
 def accumulate(op: Operator | None, values: Array, command: commands) -> Array | None:
     """Reduces the rows of `values` into the accumulators as `command` says, and hands those out to be read."""
-    if command is commands.idle and operands("reduce_res") == [None]:
+    if command is commands.idle and current_core().operands["reduce_res"] is None:
         return None
     registers = lanes("scalar", "data")
     if command in (commands.reset, commands.reset_reduce):

@@ -10,7 +10,8 @@ import numpy as np
 from ... import dtypes
 from ...instruction import PSUM, Call, Rule
 from ...operators import OPERATORS, Operator
-from ...tensor import NkiTensor, merge
+from ...strides import merged_dims
+from ...tensor import NkiTensor
 
 
 def not_both_in_psum(first: str, second: str) -> Rule:
@@ -158,23 +159,10 @@ def at_most_dims(most: int, *names: str) -> Rule:
     def rule(call: Call) -> None:
         for name in names:
             t = call.tensor(name)
-            if t is not None and t.ndim > most and _dims(t) > most:
+            if t is not None and 1 + len(merged_dims(t.shape[1:], t.strides[1:])) > most:
                 raise call.refuse(f"{name} of shape {t.shape}", f"at most {most} dims", "copy it to a contiguous tile")
 
     return rule
-
-
-def _dims(t: NkiTensor) -> int:
-    """Dims after merging neighbours that are contiguous."""
-    shape, strides = [t.shape[-1]], [t.strides[-1]]
-    for extent, stride in zip(t.shape[-2:0:-1], t.strides[-2:0:-1], strict=True):
-        merged = merge((extent, shape[0]), (stride, strides[0]))
-        if merged is None:
-            shape.insert(0, extent)
-            strides.insert(0, stride)
-        else:
-            shape[0], strides[0] = merged
-    return 1 + len(shape)
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:

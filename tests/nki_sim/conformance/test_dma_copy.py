@@ -407,6 +407,19 @@ def test_a_row_that_leaves_the_tensor_is_outside_too() -> None:
     np.testing.assert_array_equal(inside(body, TABLE, np.int32([[2]]))[0], TABLE.reshape(-1)[12:22])
 
 
+def test_an_index_is_bound_by_the_view_it_belongs_to() -> None:
+    """Row 4 of the storage exists, but not in the four rows whose pattern it is."""
+
+    def body(table: Any, index: Any) -> np.ndarray:
+        out = sbuf((1, 6), value=5.0)
+        source = table[0:4].ap([[6, 1], [1, 6]], vector_offset=loaded(index))
+        nisa.dma_copy(dst=out, src=source, oob_mode=skip)
+        return contents(out)
+
+    assert (inside(body, TABLE, np.int32([[4]])) == 5).all()
+    np.testing.assert_array_equal(inside(body, TABLE, np.int32([[3]]))[0], TABLE[3])
+
+
 # -- one run-time offset ----------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,16 @@ COPY_REFUSED = [
         ["64 partitions starting at partition 32", "0, 64"],
     ),
     (
+        "start_96",
+        {"dst": empty((96, 8)), "src": tile(np.zeros((128, 8), np.float32), view=lambda t: t[32:128])},
+        ["96 partitions starting at partition 32", "start partitions 0 for 96"],
+    ),
+    (
+        "start_33",
+        {"dst": empty((33, 8)), "src": tile(np.zeros((96, 8), np.float32), view=lambda t: t[32:65])},
+        ["33 partitions starting at partition 32", "0, 64"],
+    ),
+    (
         "start_17",
         {"dst": empty((4, 8)), "src": tile(np.zeros((96, 8), np.float32), view=lambda t: t[17:21])},
         ["starting at partition 17", "0, 32, 64, 96"],

@@ -1,0 +1,9 @@
+"""The mutations: one behaviour each, in the order of the simulator's files."""
+
+from __future__ import annotations
+
+from . import compute, exchange, frontend, movement
+from .mutation import Mutation
+
+__all__ = ["ROWS", "Mutation"]
+ROWS: tuple[Mutation, ...] = (*compute.ROWS, *movement.ROWS, *exchange.ROWS, *frontend.ROWS)
