@@ -21,7 +21,7 @@ from ..tensor import NkiTensor
 from ..trace import Record
 from .enums import engine as engines
 from .enums import reduce_cmd as commands
-from .vector.rules import command_among, operator_among
+from .vector.rules import command_among, gathers, operator_among
 
 READ_REGISTERS = 64  # cycles to read the accumulators out (isa reference, activation)
 ADD, BYPASS, PRELU, RECIPROCAL = (OPERATORS[name] for name in ("add", "bypass", "prelu", "reciprocal"))
@@ -156,6 +156,7 @@ def reduced(op: Operator, values: Array) -> Array:
         command_among("idle", "reset", "reduce", "reset_reduce"),
         bias_of_gen2,
         scale_and_bias_formats,
+        gathers("dst", "data"),
     ],
     cycles=activation_cycles,
     basis="documented: isa reference, activation, estimated instruction cost",
@@ -185,7 +186,13 @@ def activation(
         "bias": scalar(optional=True),
         "scale": scalar(),
     },
-    rules=[has_table, operator_among("reduce_op", "add"), bias_of_gen2, scale_and_bias_formats],
+    rules=[
+        has_table,
+        operator_among("reduce_op", "add"),
+        bias_of_gen2,
+        scale_and_bias_formats,
+        gathers("dst", "data"),
+    ],
     cycles=activation_cycles,
     basis="documented: isa reference, activation_reduce, estimated instruction cost",
 )
@@ -260,6 +267,7 @@ def engine_of_version(call: Call) -> None:
         reduces_by("add", "maximum", "minimum", "abs_max", "abs_min"),
         command_among("idle", "reset", "reduce", "reset_reduce"),
         engine_of_version,
+        gathers("dst", "data", SCALAR),
     ],
     cycles=activation_cycles,
     basis="assumed: as activation (isa reference, activate2)",

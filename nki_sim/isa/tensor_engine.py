@@ -177,6 +177,11 @@ def transposed(data: Any, moving: Any) -> Any:
     return data[values.argmax(axis=0)].T
 
 
+def ten_bits(name: str, values: Any) -> Any:
+    """tfloat32 has float32 storage, of which the array reads ten mantissa bits."""
+    return dtypes.to_tfloat32(values) if current_core().operands[name].dtype == "tfloat32" else values
+
+
 def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
     """Says when a tile that was declared ones and zeros is not: fp32 results would then lose digits on hardware."""
     given = current_core().operands
@@ -229,6 +234,8 @@ def nc_matmul(
     if is_stationary_onezero or is_moving_onezero:
         check_hints(stationary, moving, (is_stationary_onezero, is_moving_onezero))
     left, right = dtypes.to_float32(stationary), dtypes.to_float32(moving)
+    if current_core().operands["stationary"].dtype in WIDE:
+        left, right = ten_bits("stationary", left), ten_bits("moving", right)
     if perf_mode is matmul_perf_mode.double_row:
         left, right = (x.reshape(x.shape[0] * 2, -1) for x in (left, right))
     accumulate_into(dst, left, right, accumulate)

@@ -13,7 +13,7 @@ from ...machine import operands
 from ...tensor import NkiTensor
 from ..enums import engine as engines
 from ..random import random_fractions
-from .rules import not_both_in_psum, number, same_dtype
+from .rules import gathers, not_both_in_psum, number, same_dtype
 
 QUADRANT = 32  # partitions that one bank of the engine serves (trainium_inferentia2_arch.rst)
 UNCHANGED = 255  # shuffle mask entry that leaves the partition as it is
@@ -35,7 +35,7 @@ def packed_as_they_are(call: Call) -> None:
 @instruction(
     engine=one_of(VECTOR, SCALAR, GPSIMD),
     operands={"dst": writes("P F", gathered=True), "src": reads("P F", form=Form.BITS, gathered=True)},
-    rules=[scalar_engine_from_gen3, packed_as_they_are],
+    rules=[scalar_engine_from_gen3, packed_as_they_are, gathers("dst", "src", VECTOR, SCALAR)],
     cycles=copying,
     basis="documented: isa reference, tensor_copy; trainium2_arch.rst, performance modes",
 )
@@ -86,7 +86,7 @@ def memset(dst: Any, value: Any, engine: engines = engines.unknown, name: str | 
         "src": reads("P F", form=Form.BITS, number=True),
         "predicate": reads("P F", dtypes=PREDICATES, form=Form.BITS, gathered=True),
     },
-    rules=[same_dtype("src", "dst"), not_both_in_psum("src", "predicate")],
+    rules=[same_dtype("src", "dst"), not_both_in_psum("src", "predicate"), gathers("dst", "predicate")],
     cycles=predicated,
     basis="documented: isa reference, tensor_copy_predicated",
 )

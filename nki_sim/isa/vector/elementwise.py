@@ -13,7 +13,7 @@ from ...instruction import GPSIMD, PSUM, SCALAR, VECTOR, Call, Form, instruction
 from ...machine import operands
 from ...operators import OPERATORS, Operator, compute, ordered
 from ..enums import engine as engines
-from .rules import arithmetic, arithmetic_or_bits, float32_tiles, not_both_in_psum, operand_of
+from .rules import arithmetic, arithmetic_or_bits, float32_tiles, gathers, not_both_in_psum, operand_of
 
 ADD, MULTIPLY, POWER, RSQRT = (OPERATORS[name] for name in ("add", "multiply", "power", "rsqrt"))
 WORDS = ("int32", "uint32")  # formats that GpSimd computes exactly
@@ -42,7 +42,7 @@ def tensor_tensor_engine(call: Call) -> str:
         "data1": reads("P F", dtypes=dtypes.ARITHMETIC, form=Form.BITS, gathered=True),
         "data2": reads("P F", dtypes=dtypes.ARITHMETIC, form=Form.BITS),
     },
-    rules=[arithmetic_or_bits("op", binary=True), not_both_in_psum("data1", "data2")],
+    rules=[arithmetic_or_bits("op", binary=True), not_both_in_psum("data1", "data2"), gathers("dst", "data1")],
     cycles=two_tiles,
     basis="measured: fp32 add at one element a cycle on trn2 (CS149 profiles); trainium2_arch.rst for 16 bit",
 )
@@ -101,6 +101,7 @@ def tensor_scalar_engine(call: Call) -> str:
         operand_of("op0", "operand0"),
         operand_of("op1", "operand1"),
         float32_tiles("operand0", "operand1"),
+        gathers("dst", "data"),
     ],
     cycles=copying,
     basis="documented: isa reference, tensor_scalar; trainium2_arch.rst, performance modes",

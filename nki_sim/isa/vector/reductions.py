@@ -12,7 +12,7 @@ from ...dtypes import Array
 from ...instruction import GPSIMD, SBUF, VECTOR, Call, Form, at_most, instruction, reads, writes
 from ...operators import OPERATORS, Operator
 from ...trace import Record
-from .rules import integers_for, last_free_axes, legal_reduction, operator_among, reduced_axes
+from .rules import gathers, integers_for, last_free_axes, legal_reduction, operator_among, reduced_axes
 
 SUBTRACT, AVERAGE = OPERATORS["subtract"], OPERATORS["average"]
 
@@ -36,7 +36,7 @@ def no_bitwise_negate(call: Call) -> None:
         "dst": writes("* *", dtypes=dtypes.ARITHMETIC, gathered=True),
         "data": reads("* *", dtypes=dtypes.ARITHMETIC, form=Form.SHAPED_BITS, gathered=True),
     },
-    rules=[legal_reduction, last_free_axes, no_bitwise_negate],
+    rules=[legal_reduction, last_free_axes, no_bitwise_negate, gathers("dst", "data")],
     cycles=reducing,
     basis="documented: isa reference, tensor_reduce",
 )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...instruction import PSUM, Call, Rule
+from ...indirect import scattered_where
+from ...instruction import PSUM, SCALAR, Call, Rule
 from ...operators import OPERATORS, Operator
 from ...strides import merged_dims
 from ...tensor import NkiTensor
@@ -138,6 +139,23 @@ def number(name: str) -> Rule:
         value = call.arguments[name]
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise call.refuse(f"{name}={value!r}", "a number")
+
+    return rule
+
+
+def gathers(dst: str, source: str, *engines: str) -> Rule:
+    """Views made by .indirect(): which engines take them, and where dst may lie (isa reference, tensor indirection)."""
+    beside = scattered_where(dst, source)
+
+    def rule(call: Call) -> None:
+        used = [n for n in (dst, source) if (t := call.tensor(n)) is not None and t.indirection is not None]
+        if used and engines and call.engine not in engines:
+            raise call.refuse(
+                f"{used[0]} made by .indirect() on engine {call.engine}", f"engine {' or '.join(engines)}"
+            )
+        if dst in used and call.engine == SCALAR and call.arguments[dst].buffer.space is PSUM:
+            raise call.refuse(f"{dst} made by .indirect() in PSUM", f"a scattered {dst} in SBUF on the Scalar Engine")
+        beside(call)
 
     return rule
 

@@ -213,6 +213,16 @@ def test_tfloat32_tiles_hold_float32() -> None:
     np.testing.assert_array_equal(got, x)
 
 
+def test_the_tensor_engine_reads_ten_bits_of_tfloat32() -> None:
+    """1 + 2^-11 is 1 there, and 1 + 3 * 2^-11 is 1 + 2^-9; float32 beside it keeps its digits."""
+    x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11]], np.float32)
+    one = np.ones((1, 1), np.float32)
+    for name, expected in (("tfloat32", [1.0, 1 + 2.0**-9]), ("float32", x[0])):
+        moving = tile(x, dtype=name)
+        got = run("nc_matmul", dst=empty((1, 2), buffer="psum"), stationary=tile(one, dtype="tfloat32"), moving=moving)
+        np.testing.assert_array_equal(got["dst"][0], np.asarray(expected, np.float32))
+
+
 def test_one_rounding_at_the_end() -> None:
     """1 * (1 + 2^-8) would round to 1 in bfloat16; in fp32 the difference survives until the second operator."""
     got = run(
