@@ -19,7 +19,7 @@ from .result import Profile
 def profile(
     kernel: Kernel | Callable[..., Any],
     *args: Any,
-    grid: int | None = None,
+    grid: int | tuple[int] | None = None,
     target: str = "trn2",
     execute: bool = True,
     order: Order = "program",
@@ -49,10 +49,11 @@ def profile(
         kernel = Kernel(kernel)
     bound = inspect.signature(kernel.func).bind(*args, **kwargs)
     bound.apply_defaults()
-    cores = grid if grid is not None else kernel.cores
+    if grid is not None:
+        kernel = kernel[grid]
     with overflow_warns() if capacity == "warn" else nullcontext():
         machine, outputs = launch(
-            kernel, dict(bound.arguments), cores, generation(target), execute, trip_counts=trip_counts
+            kernel, dict(bound.arguments), kernel.cores, generation(target), execute, trip_counts=trip_counts
         )
     constants = TIMING[machine.target.name]
     timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)

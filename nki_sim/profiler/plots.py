@@ -174,8 +174,8 @@ def _roofline(profile: Profile) -> Any:
     axes.plot([ridge, high], [peak / 4] * 2, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.text(high, peak * 1.08, f"dense 16 bit: {peak:.1f} TFLOPS ", ha="right", fontsize=9, color=INK)
     axes.text(high, peak / 4 * 1.08, f"float32: {peak / 4:.1f} TFLOPS ", ha="right", fontsize=9, color=FAINT)
-    axes.text(low * 1.15, low * 1.15 * bandwidth * 1.5, f"HBM {bandwidth * 1000:,.0f} GB/s", fontsize=9, color=INK,
-              rotation=38, rotation_mode="anchor")  # fmt: skip
+    axes.text(low * 1.1, low * 1.1 * bandwidth * 1.35, f"HBM {bandwidth * 1000:,.0f} GB/s", fontsize=9, color=INK,
+              rotation=45, rotation_mode="anchor", transform_rotates_text=True)  # fmt: skip
     floor = min(peak / 1000, achieved / 3 if achieved else peak / 1000)
     if achieved:
         bound = min(peak, intensity * bandwidth)
@@ -191,7 +191,7 @@ def _roofline(profile: Profile) -> Any:
         if least > intensity * 1.05:
             axes.scatter([least], [min(peak, least * bandwidth)], s=60, facecolor=PAPER, edgecolor="#2563a8", zorder=4)
             axes.annotate("with the least traffic", (least, min(peak, least * bandwidth)), textcoords="offset points",
-                          xytext=(0, 9), ha="center", fontsize=8, color="#2563a8")  # fmt: skip
+                          xytext=(8, -12), ha="left", fontsize=8, color="#2563a8")  # fmt: skip
     else:
         axes.text(0.5, 0.5, "no matrix multiplications", transform=axes.transAxes, ha="center", color=FAINT)
     axes.set_xlim(low, high)

@@ -10,7 +10,9 @@ from . import TIMING
 def table(target: str) -> str:
     """name, value with unit, basis: one row per constant."""
     rows = ["| constant | value | basis |", "| --- | --- | --- |"]
-    rows += [f"| `{name}` | {c.value:g} {c.unit} | {c.basis} |".replace("  |", " |") for name, c in TIMING[target].rows()]
+    rows += [
+        f"| `{name}` | {c.value:g} {c.unit} | {c.basis} |".replace("  |", " |") for name, c in TIMING[target].rows()
+    ]
     return "\n".join(rows)
 
 

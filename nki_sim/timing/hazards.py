@@ -16,6 +16,7 @@ from .regions import Region, Regions, whole
 if TYPE_CHECKING:
     from ..machine import Core
 
+NO_BANKS: frozenset[int] = frozenset()
 GRANULE = 4  # bytes; psum_min_align of the language's tile sizes
 
 
@@ -37,10 +38,14 @@ class History:
     readers: dict[Region, dict[object, int]] = field(default_factory=dict)
     inherited: list[tuple[Region, int]] = field(default_factory=list)  # from those whose space this was
     disjoint: bool = True  # no two writers share a byte
+    last_writers: dict[Region, list[int]] = field(
+        default_factory=dict
+    )  # of a region that is read, until the next write
 
     def write(self, region: Region, step: int) -> Iterable[int]:
         """Steps that a write has to wait for; it becomes the last writer of its region."""
         waits = []
+        self.last_writers.clear()
         if self.disjoint and region in self.writers:
             waits.append(self.writers[region])
         else:
@@ -71,9 +76,14 @@ class History:
     def read(self, region: Region, step: int, by: object) -> Iterable[int]:
         """Steps that a read has to wait for; `by` tells apart readers that do not run in order."""
         self.readers.setdefault(region, {})[by] = step
-        if self.disjoint and region in self.writers:
-            return (self.writers[region],)
-        return [writer for other, writer in self.writers.items() if other.meets(region)]
+        writers = self.last_writers.get(region)
+        if writers is None:
+            if self.disjoint and region in self.writers:
+                writers = [self.writers[region]]
+            else:
+                writers = [writer for other, writer in self.writers.items() if other.meets(region)]
+            self.last_writers[region] = writers
+        return writers
 
     def remains(self) -> Iterable[tuple[Region, int]]:
         """Whatever takes over the space must wait for these; former occupants that nobody overwrote are forgotten."""
@@ -91,6 +101,7 @@ class Hazards:
 
     def __init__(self, core: Core, streams: Sequence[object], ordered: bool, mechanisms: Mechanisms) -> None:
         self.records, self.streams, self.ordered, self.mechanisms = core.trace.records, streams, ordered, mechanisms
+        self.some_after = any("after" in record.values for record in self.records)
         self.bank_bytes = core.target.psum_bank_bytes
         self.places: dict[int, Place] = {**placed(core.sbuf, GRANULE), **placed(core.psum, GRANULE)}
         self.regions = Regions()
@@ -112,11 +123,8 @@ class Hazards:
 
     def banks_of(self, record: Record) -> frozenset[int]:
         """PSUM banks that an instruction touches."""
-        banks: set[int] = set()
-        for access in (*record.reads.values(), *record.writes.values()):
-            if access.region is MemoryRegion.psum:
-                banks.update(self._banks(access, self.regions.of(access)))
-        return frozenset(banks)
+        tiles = [a for a in (*record.reads.values(), *record.writes.values()) if a.region is MemoryRegion.psum]
+        return frozenset(bank for a in tiles for bank in self._banks(a, self.regions.of(a))) if tiles else NO_BANKS
 
     def _banks(self, access: Access, region: Region) -> range:
         start = self.places[access.allocation.serial].address
@@ -142,12 +150,12 @@ class Hazards:
             if access.region is MemoryRegion.psum:
                 self._bank_waits(record, access, step, found)
         self._enter_banks(record, step, reader)
-        if "after" in record.values:
-            for producer in record.values["after"]:
+        if self.some_after:
+            for producer in record.values.get("after", ()):
                 if (other := self.positions.get(id(producer), -1)) >= 0:
                     found[other] = Wait.ORDER
+            self.positions[id(record)] = step
         self._register_waits(record, step, found)
-        self.positions[id(record)] = step
         found.pop(step, None)
         return found
 

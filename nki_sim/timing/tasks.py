@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import dtypes
 from ..costs import SMALLEST, elements_of
@@ -52,25 +52,45 @@ class Task:
         self.meeting: int | None = None  # number of the meeting of the cores, if it is one
 
 
+class Cost(NamedTuple):
+    """What an instruction takes of its engine, nanoseconds; see Task."""
+
+    hold: float
+    latency: float
+    stream: float
+    fast: bool
+    cells: tuple[int, ...]
+
+
 class Costs:
-    """Cycles of instructions; those that were checked together (one plan) cost the same and are worked out once."""
+    """Costs of compute instructions. Those that were checked together (one plan) cost the same: worked out once."""
 
     def __init__(self, constants: Constants, mechanisms: Mechanisms) -> None:
         self.constants, self.mechanisms = constants, mechanisms
-        self._known: dict[int, tuple[float, bool]] = {}
+        self._known: dict[int, Cost] = {}
 
-    def cycles(self, record: Record) -> tuple[float, bool]:
-        """(streaming cycles, whether a fast mode of the Vector Engine is used)."""
+    def of(self, record: Record) -> Cost:
         key = id(record.sizes)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._work_out(record)
-        cycles, fast = known
-        if any(a.moving for a in (*record.reads.values(), *record.writes.values())):
-            cycles = max(cycles, self.constants.dynamic_address.value)
-        return cycles, fast
+        return known
 
-    def _work_out(self, record: Record) -> tuple[float, bool]:
+    def _work_out(self, record: Record) -> Cost:
+        constants, mechanisms, engine = self.constants, self.mechanisms, record.engine
+        cycles, fast = self._cycles(record)
+        clock = constants.clock(engine)
+        if engine not in COMPUTE:
+            held = max(constants.trigger.value, cycles / clock)
+            return Cost(held, held, cycles / clock, False, EVERYWHERE)
+        issue = getattr(constants, f"{engine}_issue").value if mechanisms.issue else 0.0
+        issue *= pieces_of(record, constants) if engine == "tensor" else 1
+        latency = getattr(constants, f"{engine}_latency").value if mechanisms.latency else issue
+        cells = cells_of(record) if engine == "tensor" and mechanisms.array_tiles else EVERYWHERE
+        return Cost((cycles + issue) / clock, (cycles + max(latency, issue)) / clock, cycles / clock, fast, cells)
+
+    def _cycles(self, record: Record) -> tuple[float, bool]:
+        """(streaming cycles, whether a fast mode of the Vector Engine is used)."""
         cycles = record.cycles or 0.0
         operands = (*record.reads.values(), *record.writes.values())
         if record.engine not in COMPUTE or not operands:
@@ -81,6 +101,8 @@ class Costs:
             cycles, fast = max(SMALLEST, elements), False
         if self.mechanisms.strides and any(self._strided(a) for a in _streamed(record, operands, elements)):
             cycles *= self.constants.stride_slowdown.value
+        if any(a.moving for a in operands):
+            cycles = max(cycles, self.constants.dynamic_address.value)
         return cycles, fast
 
     def _strided(self, access: Access) -> bool:
@@ -109,8 +131,8 @@ def tasks_of(launch: Launch, constants: Constants, mechanisms: Mechanisms, dge: 
 
 def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered: bool) -> list[Task]:
     records = core.trace.records
-    queues: dict[Queue, Queue] = {}
-    lines = [queues.setdefault(q, q) for q in (queue_of(record, core.index, transfers.dge) for record in records)]
+    engines = {engine: Queue(core.index, engine) for engine in {record.engine for record in records}}
+    lines = [engines[r.engine] if r.engine != "dma" else queue_of(r, core.index, transfers.dge) for r in records]
     hazards = Hazards(core, lines, ordered, costs.mechanisms)
     tasks: list[Task] = []
     meetings = 0
@@ -125,7 +147,9 @@ def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered
         if record.engine == "dma":
             task.transfer = transfers.of(record)
         else:
-            _set_costs(task, costs, hazards)
+            task.hold, task.latency, task.stream, task.fast, task.cells = costs.of(record)
+            if record.engine != "tensor":
+                task.banks = hazards.banks_of(record)
         tasks.append(task)
     return tasks
 
@@ -140,23 +164,3 @@ def _kept_in_order(core: Core, lines: Sequence[Queue]) -> dict[int, int]:
                 kept[step] = latest[lines[step]]
             latest[lines[step]] = step
     return kept
-
-
-def _set_costs(task: Task, costs: Costs, hazards: Hazards) -> None:
-    record, constants, mechanisms = task.record, costs.constants, costs.mechanisms
-    cycles, task.fast = costs.cycles(record)
-    if record.engine not in COMPUTE:
-        task.hold = task.latency = max(constants.trigger.value, cycles / constants.clock(record.engine))
-        return
-    clock = constants.clock(record.engine)
-    issue = getattr(constants, f"{record.engine}_issue").value if mechanisms.issue else 0.0
-    if record.engine == "tensor":
-        issue *= pieces_of(record, constants)
-    latency = getattr(constants, f"{record.engine}_latency").value if mechanisms.latency else issue
-    task.stream = cycles / clock
-    task.hold, task.latency = (cycles + issue) / clock, (cycles + max(latency, issue)) / clock
-    if record.engine == "tensor":
-        if mechanisms.array_tiles:
-            task.cells = cells_of(record)
-    else:
-        task.banks = hazards.banks_of(record)
