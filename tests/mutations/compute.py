@@ -21,7 +21,7 @@ ACCUMULATION = "nki_sim/accumulation.py"
 _dtypes, _operators = conformance("dtypes"), conformance("operators")
 _copies, _elementwise, _reductions = (conformance(f"vector_{n}") for n in ("copies", "elementwise", "reductions"))
 _running, _search, _scalar = (
-    conformance("vector_running"),
+    conformance("vector_scans", "vector_accumulators"),
     conformance("vector_search"),
     conformance("scalar_activation"),
 )
@@ -208,6 +208,13 @@ ROWS: tuple[Mutation, ...] = (
         "[: view.partitions]",
         "accumulators ignore the partition",
         (*_running, *_scalar),
+    ),
+    Mutation(
+        RULES,
+        "if used and engines and call.engine not in engines:",
+        "if False:",
+        "GpSimd copies what .indirect() gathers",
+        conformance("vector_indirect"),
     ),
     # -- Vector Engine: copies
     Mutation(
@@ -542,6 +549,13 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         TENSOR, "if (stationary in WIDE) != (moving in WIDE):", "if False:", "float32 multiplies with bfloat16", _tensor
+    ),
+    Mutation(
+        TENSOR,
+        'return dtypes.to_tfloat32(values) if current_core().operands[name].dtype == "tfloat32" else values',
+        "return values",
+        "the array reads all digits of tfloat32",
+        _dtypes,
     ),
     Mutation(TENSOR, "if first // bank != last // bank:", "if False:", "a matmul crosses PSUM banks", _tensor),
     Mutation(
