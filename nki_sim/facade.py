@@ -5,6 +5,8 @@ A name that the chosen NKI version lacks is refused with the replacement named.
 
 from __future__ import annotations
 
+import dis
+import sys
 import types
 from typing import Any
 
@@ -176,6 +178,10 @@ class Facade(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if (self.__name__, name) in REMOVED or (self.__name__, name) in ADDED:
+            caller = sys._getframe(1)
+            if dis.opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM":
+                # Python would replace an AttributeError by one that only says "cannot import name".
+                raise ImportError(missing(self.__name__, name), name=self.__name__)
             raise UnsupportedVersion(missing(self.__name__, name))
         raise AttributeError(
             f"module {self.__name__!r} (NKI {settings.nki_version}, simulated) has no attribute {name!r}"

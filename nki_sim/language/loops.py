@@ -168,6 +168,7 @@ def _check_bound(what: str, name: str, bound: Any) -> None:
         given, remedy = f"{name} of int64", "load it from an int32 tile"
         raise TypeError(refusal(f"nl.{what}", given, "32-bit bounds: the loop's comparison has no 64-bit form", remedy))
     if isinstance(bound, Register):
+        _check_written(what, name, bound)
         if isinstance(bound.state, float) or (isinstance(bound, NkiScalar) and bound.is_comparison):
             raise TypeError(refusal(f"nl.{what}", f"{name}={bound!r}", "integer bounds"))
         return
@@ -188,7 +189,15 @@ def _condition(name: str, value: Any) -> VirtualRegister:
         given = f"{name} of type {type(value).__name__}"
         remedy = "return the register with the next condition from the body"
         raise TypeError(refusal("nl.while_loop", given, "a register of nisa.register_alloc()", remedy))
+    _check_written("while_loop", name, value)
     return value
+
+
+def _check_written(what: str, name: str, register: Register) -> None:
+    """A register that nobody wrote holds anything; without execution its value is only unknown."""
+    if register.state is None and current_core().launch.execute:
+        given, remedy = f"{name}, a register that nobody wrote", "register_alloc(0), register_move or register_load"
+        raise IllegalInstruction(refusal(f"nl.{what}", given, "registers that hold a value", remedy))
 
 
 def _python_state(body: Any) -> tuple[Any, ...]:

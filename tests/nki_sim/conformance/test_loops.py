@@ -231,6 +231,13 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("while_int", lambda: nl.while_loop(3, nothing), TypeError, "init of type int; allowed: a register"),
     ("while_none", lambda: nl.while_loop(register(1), nothing), TypeError, "the value the body returned of type None"),
     ("while_function", lambda: nl.while_loop(register(1), 3), TypeError, "body_fun of type int"),
+    (
+        "unwritten",
+        lambda: nl.fori_loop(0, nisa.register_alloc(), nothing),
+        Refused,
+        "upper, a register that nobody wrote",
+    ),
+    ("while_unwritten", lambda: nl.while_loop(nisa.register_alloc(), nothing), Refused, "init, a register that nobody"),
     ("no_reorder", lambda: in_no_reorder(lambda: nl.fori_loop(0, 3, nothing)), Refused, "inside nl.no_reorder"),
     (
         "no_reorder_while",

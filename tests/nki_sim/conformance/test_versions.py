@@ -52,6 +52,13 @@ def test_a_missing_name_says_what_to_do(module: str, name: str, version: str, me
         assert name not in found.__all__
 
 
+def test_importing_a_missing_name_says_it_too() -> None:
+    with pytest.raises(ImportError, match=r"dynamic_range: got NKI 0\.7; .*use nl\.fori_loop"):
+        from nki.language import dynamic_range  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'sqroot'"):
+        from nki.language import sqroot  # noqa: F401
+
+
 def test_every_table_row_is_about_a_name_that_is_missing() -> None:
     """A name that a version exports does not stand in its table of missing names."""
     for version in ("0.6", "0.7"):
