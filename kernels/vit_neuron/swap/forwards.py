@@ -31,7 +31,7 @@ def rebind(kernels: ModuleType, modules: Sequence[nn.Module], layer: type[nn.Mod
     before = {module: vars(module)["forward"] for module in modules if "forward" in vars(module)}
     refusal = KEPT
     with mark_removed_after(target), quiet_root_logger():
-        kernels.replace_kernel_forward_from_hub(target, name, condition=chosen.contains)
+        kernels.replace_kernel_forward_from_hub(target, name)
         with kernels.use_kernel_mapping({name: {"cpu": repository, "neuron": repository}}, inherit_mapping=False):
             try:
                 kernels.kernelize(chosen, mode=kernels.Mode.TRAINING | kernels.Mode.TORCH_COMPILE, device="cpu")
@@ -108,9 +108,6 @@ class Chosen:
 
     def named_modules(self) -> Iterator[tuple[str, nn.Module]]:
         return ((str(index), module) for index, module in enumerate(self.chosen.values()))
-
-    def contains(self, module: nn.Module) -> bool:
-        return id(module) in self.chosen
 
 
 @contextmanager
