@@ -72,6 +72,7 @@ def exact(integers: Array) -> Array:
 
 
 def tensor_scalar_engine(call: Call) -> str:
+    """The Vector Engine, unless another one is asked for; rsqrt alone runs on GpSimd where that reaches the tiles."""
     asked, op0, op1 = call.arguments["engine"], call.arguments["op0"], call.arguments["op1"]
     ops = (op0,) if op1 is None else (op0, op1)
     if asked is engines.scalar:
@@ -85,7 +86,8 @@ def tensor_scalar_engine(call: Call) -> str:
         return GPSIMD
     if asked not in (engines.unknown, engines.vector):
         raise call.refuse(f"engine.{asked.name}", "engine vector, scalar or gpsimd")
-    return VECTOR
+    reachable = all(t.buffer.space is not PSUM for t in call.tensors().values())
+    return GPSIMD if asked is engines.unknown and ops == (RSQRT,) and reachable else VECTOR
 
 
 @instruction(

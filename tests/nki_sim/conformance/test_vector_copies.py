@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_sim import dtypes
+
 from .run import assert_refused, empty, normal, part, rng, run, tile
 
 BF16 = ml_dtypes.bfloat16
@@ -147,6 +149,12 @@ MEMSETS = [
 def test_memset(name: str, value: Any, expected: Any, engine: str) -> None:
     got = run("memset", dst=empty((128, 3), name), value=value, engine=engine)["dst"]
     np.testing.assert_array_equal(got.astype(np.float64), np.full((128, 3), float(expected)))
+
+
+@pytest.mark.parametrize("name", sorted(set(dtypes.FORMATS) - dtypes.PACKED))
+def test_memset_takes_every_format(name: str) -> None:
+    got = run("memset", dst=empty((2, 2), name), value=1)["dst"]
+    np.testing.assert_array_equal(got.astype(np.float64), np.ones((2, 2)))
 
 
 def test_memset_fills_psum_by_the_vector_engine() -> None:

@@ -362,15 +362,17 @@ TS_ENGINES = [
     ("add", {"op0": "add", "operand0": 2.0, "engine": "scalar"}, "scalar", 3.0),
     ("rsqrt", {"op0": "rsqrt", "operand0": 0.0, "engine": "gpsimd"}, "gpsimd", 1.0),
     ("any", {"op0": "maximum", "operand0": 2.0}, "vector", 2.0),
+    ("rsqrt_alone", {"op0": "rsqrt", "operand0": 0.0}, "gpsimd", 1.0),
+    ("rsqrt_of_psum", {"op0": "rsqrt", "operand0": 0.0, "data": tile(SQUARE, "psum")}, "vector", 1.0),
+    ("rsqrt_second", {"op0": "add", "operand0": 3.0, "op1": "rsqrt", "operand1": 0.0}, "vector", 0.5),
 ]
 
 
 @pytest.mark.parametrize(("case", "arguments", "engine", "expected"), TS_ENGINES, ids=[row[0] for row in TS_ENGINES])
 def test_tensor_scalar_engines(case: str, arguments: dict[str, Any], engine: str, expected: float) -> None:
-    assert engine_of("tensor_scalar", dst=empty((4, 4)), data=SQUARE, **arguments) == engine
-    np.testing.assert_array_equal(
-        run("tensor_scalar", dst=empty((4, 4)), data=SQUARE, **arguments)["dst"], SQUARE * expected
-    )
+    given = {"dst": empty((4, 4)), "data": SQUARE, **arguments}
+    assert engine_of("tensor_scalar", **given) == engine
+    np.testing.assert_array_equal(run("tensor_scalar", **given)["dst"], SQUARE * expected)
 
 
 def test_scalar_engine_of_gen2_does_no_tensor_scalar() -> None:
