@@ -1,5 +1,6 @@
 """Attention: the public function, its checks, and its operators."""
 
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
@@ -12,7 +13,7 @@ from .dispatch import OPS, autocast, by_reference, decide, in_autocast, launch, 
 from .memory_order import LAYOUTS, as_bhsd, empty_in, in_layout, layout_for, order_of
 from .nki_src.limits import MAX_HEAD_DIM, MAX_SEQUENCE
 from .reference.attention import attention_backward, default_scale
-from .stats import count_kernel, count_reference
+from .stats import count_reference
 
 
 def attention(
@@ -20,7 +21,8 @@ def attention(
 ) -> Tensor:
     """softmax(scale * query key^T + mask) value: bidirectional attention, exact, statistics in float32.
 
-    query       [B, H, Q, D], bfloat16, float16 or float32, any strides; key, value [B, H, K, D] in its dtype
+    query       [B, H, Q, D], bfloat16, float16 or float32, any strides; key, value [B, H, K, D] in its dtype; a B or
+                H of 1 stretches to that of the others
     scale       1 / sqrt(D) by default
     mask        broadcastable to [B, H, Q, K]: boolean, True where a key takes part, or floating, added to the logits.
                 Rows in which no key takes part (False or -inf throughout) give zeros; rows of finfo.min throughout
@@ -33,7 +35,7 @@ def attention(
     TypeError for a wrong kind of argument, ValueError for sizes that do not fit and for mixed devices.
     """
     check(query, key, value, scale, mask)
-    query, key, value = autocast(query), autocast(key), autocast(value)
+    query, key, value = (autocast(x) for x in stretched(query, key, value))
     scale = default_scale(query) if scale is None else float(scale)
     if mask is not None:
         mask = mask[(None,) * (4 - mask.dim())]
@@ -66,17 +68,33 @@ def check(query: Tensor, key: Tensor, value: Tensor, scale: Optional[float], mas
     for name, x in (("key", key), ("value", value)):
         is_like(name, x, "query", query, same_dtype=same_dtype)
         has_axes(name, x, "B, H, K, D", f"reshape it with {name}.view(B, K, H, D).transpose(1, 2)")
-        has_size(name, x, 0, query.shape[0], "B", "query", f"expand {name} to the batch of query")
-        has_size(name, x, 1, query.shape[1], "H", "query", f"repeat the heads of {name} with repeat_interleave")
+    B, H = common(query, key, value)
+    for name, x, others in (("key", key, "query"), ("value", value, "query and key")):
+        if x.shape[0] != 1:
+            has_size(name, x, 0, B, "B", others, f"expand {name} to that batch")
+        if x.shape[1] != 1:
+            has_size(name, x, 1, H, "H", others, f"repeat the heads of {name} with repeat_interleave")
     has_size("key", key, 3, query.shape[3], "D", "query", "query and key need the same head size")
     has_size("value", value, 2, key.shape[2], "K", "key", "there is one value per key")
     if scale is not None:
         is_number("scale", scale)
     if mask is not None:
-        check_mask(mask, query, key)
+        check_mask(mask, query, (B, H, query.shape[2], key.shape[2]))
 
 
-def check_mask(mask: Tensor, query: Tensor, key: Tensor) -> None:
+def common(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int]:
+    """B and H of the result: sizes of 1 stretch to those of the others, as in torch."""
+    B, H = (next((x.shape[axis] for x in (query, key, value) if x.shape[axis] != 1), 1) for axis in (0, 1))
+    return B, H
+
+
+def stretched(query: Tensor, key: Tensor, value: Tensor) -> Iterator[Tensor]:
+    """All three with the batch and heads of the result."""
+    size = common(query, key, value)
+    return (x if x.shape[:2] == size else x.expand(*size, -1, -1) for x in (query, key, value))
+
+
+def check_mask(mask: Tensor, query: Tensor, full: tuple[int, int, int, int]) -> None:
     is_tensor("mask", mask)
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise TypeError(
@@ -84,7 +102,6 @@ def check_mask(mask: Tensor, query: Tensor, key: Tensor) -> None:
             "a floating dtype (added to the logits); convert with mask.bool()"
         )
     on_device_of("mask", mask, "query", query)
-    full = (*query.shape[:3], key.shape[2])
     if mask.dim() > 4 or any(have not in (1, want) for have, want in zip(mask.shape[::-1], full[::-1])):
         raise ValueError(
             f"mask: got shape {tuple(mask.shape)}; allowed: broadcastable to [B, H, Q, K] = {list(full)}; "
@@ -121,7 +138,6 @@ def fake(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Optional
 
 
 def run_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], scale: float, layout: int) -> Tensor:
-    count_kernel("attention", query)
     return launch("attention", query, key, value, mask, scale, LAYOUTS[layout])
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .answer import Answer, first_no, one_of
 from .nki_src.limits import DTYPES
-from .stats import count_reference
+from .stats import count_kernel, count_reference
 
 # From our own name, so that two builds of this package can live in one process.
 NAMESPACE = re.sub(r"\W", "_", __package__ or "vit_neuron")
@@ -122,7 +122,8 @@ def register_kernels(torch_neuronx: Any) -> None:
 
 
 def launch(op: str, *args: Any) -> Tensor:
-    """Run the NKI kernel `op` on the cores of one logical device, its tensors contiguous."""
+    """Run the NKI kernel `op` on the cores of one logical device, its tensors contiguous, and count it."""
+    count_kernel(op, *args)
     dense = (x.contiguous() if isinstance(x, Tensor) else x for x in args)
     result: Tensor = _kernels[op][cores()](*dense)
     return result

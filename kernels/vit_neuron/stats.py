@@ -9,21 +9,34 @@ import threading
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .answer import plain
+
 
 @dataclass
 class Calls:
-    """Calls of one operation: `kernel` of them ran on the device, `reference` counts the others by reason."""
+    """Calls of one operation: `kernel` of them ran on the device, `reference` counts the others by reason.
+
+    `shapes` counts the launches by what a kernel is compiled for, the shapes and dtypes of its tensors and its other
+    arguments: "float32 [2, 3, 197, 64], ..., None, 0.125, bhsd". Each of them is one compilation.
+    """
 
     kernel: int = 0
     reference: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def compilations(self) -> int:
+        """How many kernels the launches needed."""
+        return len(self.shapes)
 
     def copy(self) -> "Calls":
-        return Calls(self.kernel, Counter(self.reference))
+        return Calls(self.kernel, Counter(self.reference), Counter(self.shapes))
 
 
 _calls: dict[str, Calls] = {}
@@ -44,11 +57,15 @@ def reset_stats() -> None:
         _warned.clear()
 
 
-def count_kernel(op: str, x: Tensor) -> None:
-    """One launch of the kernel; not counted while a graph is traced."""
-    if not tracing(x):
-        with _lock:
-            _calls.setdefault(op, Calls()).kernel += 1
+def count_kernel(op: str, *args: Any) -> None:
+    """One launch of the kernel with these arguments, a tensor first; not counted while a graph is traced."""
+    if tracing(args[0]):
+        return
+    signature = ", ".join(f"{plain(x.dtype)} {list(x.shape)}" if isinstance(x, Tensor) else str(x) for x in args)
+    with _lock:
+        calls = _calls.setdefault(op, Calls())
+        calls.kernel += 1
+        calls.shapes[signature] += 1
 
 
 def count_reference(op: str, x: Tensor, reason: str) -> None:

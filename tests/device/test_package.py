@@ -211,6 +211,21 @@ def test_reference_in_a_compiled_graph(case: str, call: Callable[..., Tensor], s
     assert [node for node in nodes if "vit_neuron" in node] == []
 
 
+def test_every_shape_is_one_compilation() -> None:
+    """In the counters of the package; a mask, another scale or another memory order is another kernel."""
+    (x,) = to_neuron(*normal("shapes", (2, 3, 6, 8)))
+    mask = torch.ones(6, dtype=torch.bool, device="neuron")
+    for call in range(2):
+        vit_neuron.attention(x, x, x)
+        vit_neuron.attention(x[:1], x[:1], x[:1])
+        vit_neuron.attention(x, x, x, mask=mask)
+        vit_neuron.attention(x, x, x, 0.5)
+        vit_neuron.attention(*[x.transpose(1, 2)] * 3)
+        calls = vit_neuron.stats()["attention"]
+        assert (calls.kernel, calls.compilations) == (5 * (call + 1), 5)
+    assert "float32 [2, 3, 6, 8], float32 [2, 3, 6, 8], float32 [2, 3, 6, 8], None, 0.5, bhsd" in calls.shapes
+
+
 def test_mixed_devices_are_refused() -> None:
     (x,) = normal("mixed", (1, 2, 3, 8))
     with pytest.raises(ValueError, match="^key: got device cpu; allowed: neuron:0, where query is; move it with"):

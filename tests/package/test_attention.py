@@ -123,8 +123,13 @@ REFUSED = [
         ValueError,
         r"key: got shape \(3, 4, 8\); allowed: \[B, H, K, D\]; reshape it with key",
     ),
-    ("batch", {"key": Q[:1]}, ValueError, r"key: got B = 1 in shape \(1, .*; allowed: B = 2, as in query; expand key"),
-    ("heads", {"value": Q[:, :1]}, ValueError, "value: got H = 1 .*; allowed: H = 3, as in query; repeat the heads"),
+    (
+        "batch",
+        {"key": torch.cat([Q, Q])},
+        ValueError,
+        r"key: got B = 4 in shape \(4, .*; allowed: B = 2, as in query; expand key",
+    ),
+    ("heads", {"value": Q[:, :2]}, ValueError, "value: got H = 2 .*; allowed: H = 3, as in query and key; repeat"),
     ("head_dim", {"key": Q[..., :4]}, ValueError, "key: got D = 4 .*; allowed: D = 8, as in query"),
     (
         "lengths",
@@ -172,6 +177,30 @@ UNSUPPORTED = [
 def test_supports(case: str, q: Any, k: Any, v: Any, reason: str) -> None:
     answer = supports(*(torch.empty(shape, device="meta") for shape in (q, k, v)))
     assert (answer.ok, answer.reason) == (not reason, reason)
+
+
+STRETCHED = [
+    # id             batch and heads of query, key, value
+    ("one_query", (1, 1), (2, 3), (2, 3)),
+    ("one_key", (2, 3), (1, 3), (2, 3)),
+    ("one_value_head", (2, 3), (2, 3), (2, 1)),
+    ("across", (2, 1), (1, 3), (1, 1)),
+    ("empty_batch", (1, 3), (0, 3), (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("case", "q", "k", "v"), STRETCHED, ids=[row[0] for row in STRETCHED])
+@pytest.mark.parametrize("masked", [False, True])
+def test_batches_and_heads_of_one_serve_all(case: str, q: Any, k: Any, v: Any, masked: bool) -> None:
+    tensors = normal(case, (*q, 4, 8), (*k, 6, 8), (*v, 6, 8), grad=True)
+    mask = torch.arange(6) > 1 if masked else None
+    wide = [double(x).requires_grad_() for x in tensors]
+    result, expected = vit_neuron.attention(*tensors, mask=mask), vit_neuron.reference.attention(*wide, mask=mask)
+    assert_close(result, expected, case=case)
+    result.square().sum().backward()
+    expected.square().sum().backward()
+    for x, y in zip(tensors, wide, strict=True):
+        assert_close(x.grad, y.grad, case=case)
 
 
 def test_value_may_have_its_own_head_dim() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import vit_neuron
-from vit_neuron.stats import count_reference
+from vit_neuron.stats import count_kernel, count_reference
 
 ON_CPU = "device cpu; the kernel runs on neuron"
 
@@ -31,6 +31,17 @@ def test_counts_per_operation_and_reason() -> None:
     assert list(calls) == ["layer_norm"]
     assert calls["layer_norm"].kernel == 0
     assert calls["layer_norm"].reference == {ON_CPU: 2}
+
+
+def test_launches_are_counted_by_what_they_are_compiled_for() -> None:
+    for rows in (2, 3, 2):
+        count_kernel("layer_norm", torch.zeros(rows, 8), torch.zeros(8, dtype=torch.bfloat16), None, 1e-6)
+    calls = vit_neuron.stats()["layer_norm"]
+    assert (calls.kernel, calls.compilations) == (3, 2)
+    assert calls.shapes == {
+        "float32 [2, 8], bfloat16 [8], None, 1e-06": 2,
+        "float32 [3, 8], bfloat16 [8], None, 1e-06": 1,
+    }
 
 
 def test_result_is_a_copy() -> None:
