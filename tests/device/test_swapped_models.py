@@ -1,7 +1,9 @@
-"""A model with our layers swapped in, on the strict device: eager, compiled, trained, saved, loaded."""
+"""A model with our layers swapped in, on the strict device: eager, compiled, trained, saved, loaded, forked."""
 
 from __future__ import annotations
 
+import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +133,131 @@ def test_saved_and_loaded_swapped(tmp_path: Path) -> None:
         assert torch.equal(loaded(PIXELS.to("neuron")).logits.cpu(), expected)
     assert launches == LAUNCHES
     assert torch.equal(vit().state_dict()["classifier.weight"], loaded.state_dict()["classifier.weight"].cpu())
+
+
+@torch.no_grad()
+def test_every_batch_size_compiles_once_and_dynamic_shapes_are_refused() -> None:
+    model, x = swapped(), PIXELS.to("neuron")
+    compiled = torch.compile(model, backend="neuron", fullgraph=True, dynamic=False)
+    for size in (1, 2, 1, 2):
+        assert compiled(x[:size]).logits.shape == (size, 2)
+    assert sorted(torch_device.compile_counts().values()) == [1, 1]
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="graphs for the neuron device have static shapes; use dynamic=False"):
+        torch.compile(model, backend="neuron", dynamic=True)(x)
+
+
+class Pictures(torch.utils.data.Dataset):
+    """Sixteen pictures of two kinds, as the Trainer reads them."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": PIXELS[index % 2] * (1 + index / 16), "labels": LABELS[index % 2]}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+def test_trainer_runs_twenty_steps(checkpointing: bool, tmp_path: Path) -> None:
+    """With workers that read the pictures, in step with the untouched model on the CPU."""
+    from transformers import Trainer, TrainingArguments
+
+    losses = {}
+    for device, model in (("cpu", vit()), ("neuron", swapped())):
+        settings = TrainingArguments(
+            tmp_path / device,
+            max_steps=20,
+            per_device_train_batch_size=4,
+            learning_rate=1e-3,
+            dataloader_pin_memory=False,
+            dataloader_num_workers=2,
+            gradient_checkpointing=checkpointing,
+            logging_steps=1,
+            save_strategy="no",
+            report_to=[],
+            use_cpu=device == "cpu",
+            seed=1,
+        )
+        trainer = Trainer(model=model, args=settings, train_dataset=Pictures())
+        assert trainer.args.device.type == device
+        with nki_sim.count_launches() as launches:
+            trainer.train()
+        losses[device] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert len(losses["neuron"]) == 20
+    assert losses["neuron"] == pytest.approx(losses["cpu"], abs=2e-3)
+    assert losses["neuron"][-1] < losses["neuron"][0]
+    # Checkpointing runs each layer's forward twice; the last norm is outside of the layers.
+    again = 2 if checkpointing else 1
+    assert launches == {"attention": 40 * again, "mlp": 40 * again, "layer_norm": 20 * (again * 4 + 1)}
+
+
+def test_accelerate_with_bfloat16() -> None:
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState, PartialState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    PartialState._reset_state()
+    accelerator = Accelerator(mixed_precision="bf16")
+    model = swapped()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    loader = torch.utils.data.DataLoader(Pictures(), batch_size=4, num_workers=2)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    losses = []
+    with nki_sim.count_launches() as launches:
+        for batch in loader:
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    assert launches == {name: 4 * count for name, count in LAUNCHES.items()}
+    assert all(0 < loss < 1 for loss in losses)
+
+
+@torch.no_grad()
+def test_torch_save_and_load(tmp_path: Path) -> None:
+    """The state dict is the untouched model's. A whole model comes back untouched, and says so; copies stay swapped."""
+    from vit_neuron import registry
+
+    model, x = swapped(), PIXELS.to("neuron")
+    expected = model(x).logits.cpu()
+    torch.save(model.state_dict(), tmp_path / "state.pt")
+    torch.save(model, tmp_path / "model.pt")
+    plain, whole = vit(), torch.load(tmp_path / "model.pt", weights_only=False)
+    plain.load_state_dict(torch.load(tmp_path / "state.pt", map_location="cpu"))
+    for untouched, device in ((plain, "cpu"), (whole, "neuron")):
+        assert registry.report_of(untouched) is None
+        with nki_sim.count_launches() as launches:
+            actual = untouched(PIXELS.to(device)).logits.cpu()
+        assert not launches
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+    registry.apply(whole)
+    for again in (whole, copy.deepcopy(model)):
+        with nki_sim.count_launches() as launches:
+            assert torch.equal(again(x).logits.cpu(), expected)
+        assert launches == LAUNCHES
+
+
+@torch.no_grad()
+def test_safetensors(tmp_path: Path) -> None:
+    from safetensors.torch import load_model, save_model
+
+    model, other = swapped(), swapped()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    save_model(model, str(tmp_path / "model.safetensors"))
+    load_model(other, str(tmp_path / "model.safetensors"))
+    x = PIXELS.to("neuron")
+    assert torch.equal(other(x).logits.cpu(), model(x).logits.cpu())
+
+
+@torch.no_grad()
+def test_a_forked_child_runs_the_kernels() -> None:
+    model, x = swapped(), PIXELS.to("neuron")
+    expected = model(x).logits.cpu()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(model(x).logits.cpu(), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
