@@ -23,7 +23,7 @@ def tables(profile: Profile) -> Any:
     """Everything that `show` prints, as one rich renderable."""
     from rich.console import Group
 
-    return Group(_head(profile), _engines(profile), _gaps(profile), _lines(profile))
+    return Group(_head(profile), _engines(profile), _gaps(profile), _instructions(profile), _lines(profile))
 
 
 def _head(profile: Profile) -> Any:
@@ -91,6 +91,17 @@ def _gaps(profile: Profile) -> Any:
         seen[gap.engine] = seen.get(gap.engine, 0) + 1
         if seen[gap.engine] <= 2:
             table.add_row(NAMES[gap.engine], f"{gap.start:,.1f}", f"{gap.us:,.2f}", gap.before, gap.waited_for)
+    return table
+
+
+def _instructions(profile: Profile) -> Any:
+    from rich.table import Table
+
+    table = Table(title="instructions", title_justify="left", box=None, padding=(0, 2))
+    for name in ("instruction", "times", "busy us", "each us"):
+        table.add_column(name, justify="left" if name == "instruction" else "right")
+    for name, (count, us) in list(profile.instructions.items())[:LINES]:
+        table.add_row(name, f"{count:,}", f"{us:,.2f}", f"{us / count:,.3f}")
     return table
 
 
