@@ -173,7 +173,6 @@ works(two)
 @pytest.mark.slow
 def test_kernels_benchmark_runs(host: Host, package: Package) -> None:
     """Hugging Face's own runner, on the folder: given a repository id, it asks for a model of that name."""
-    pytest.importorskip("tabulate", reason="kernels[benchmark] is not installed")
     program = f"""
 import sys
 from kernels.cli import main
