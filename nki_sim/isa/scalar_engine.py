@@ -5,14 +5,13 @@ The engine has one 32-bit accumulator per lane (`reduce_regs`), which keeps its 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ..costs import free_size
 from ..dtypes import ARITHMETIC, Array
-from ..errors import where
+from ..errors import caution
 from ..instruction import GPSIMD, SCALAR, Call, Form, instruction, one_of, reads, scalar, writes
 from ..machine import current_core, lanes
 from ..operators import OPERATORS, Operator, into, ordered
@@ -100,10 +99,9 @@ def warn_outside_table(op: Operator, value: Array) -> None:
     slack = np.float32(1e-6)  # pi rounds upwards in float32
     if inside.min() < low * (1 - slack * np.sign(low)) or inside.max() > high * (1 + slack):
         whose = "magnitude" if op.valid_size else "input"
-        warnings.warn(
+        caution(
             f"nl.{op.name}: got {whose} {inside.min():.4g} to {inside.max():.4g}; allowed: {low:.4g} to {high:.4g}, "
-            f"beyond which the device's result is invalid; clamp it first  ({where()})",
-            stacklevel=2,
+            "beyond which the device's result is invalid; clamp it first"
         )
 
 
