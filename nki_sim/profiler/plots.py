@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,8 +175,6 @@ def _roofline(profile: Profile) -> Any:
     axes.plot([ridge, high], [peak / 4] * 2, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.text(high, peak * 1.08, f"dense 16 bit: {peak:.1f} TFLOPS ", ha="right", fontsize=9, color=INK)
     axes.text(high, peak / 4 * 1.08, f"float32: {peak / 4:.1f} TFLOPS ", ha="right", fontsize=9, color=FAINT)
-    axes.text(low * 1.1, low * 1.1 * bandwidth * 1.35, f"HBM {bandwidth * 1000:,.0f} GB/s", fontsize=9, color=INK,
-              rotation=45, rotation_mode="anchor", transform_rotates_text=True)  # fmt: skip
     floor = min(peak / 1000, achieved / 3 if achieved else peak / 1000)
     if achieved:
         bound = min(peak, intensity * bandwidth)
@@ -200,4 +199,9 @@ def _roofline(profile: Profile) -> Any:
     axes.set_xlabel("arithmetic intensity, FLOP per HBM byte", fontsize=9, color=FAINT)
     axes.set_ylabel("TFLOPS (simulated)", fontsize=9, color=FAINT)
     axes.set_title(f"{profile.kernel}: roofline", loc="left", fontsize=14, color=INK, fontweight="bold", pad=12)
+    figure.draw_without_rendering()  # the slope on paper is known from here on
+    (x0, y0), (x1, y1) = axes.transData.transform([(low, low * bandwidth), (ridge, peak)])
+    slope = math.degrees(math.atan2(y1 - y0, x1 - x0))
+    axes.text(low * 1.15, low * 1.15 * bandwidth * 1.2, f"HBM {bandwidth * 1000:,.0f} GB/s", fontsize=9, color=INK,
+              rotation=slope, rotation_mode="anchor")  # fmt: skip
     return figure
