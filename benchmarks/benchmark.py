@@ -10,10 +10,15 @@ from kernels.benchmark import Benchmark
 TOKENS, CHANNELS, HIDDEN, HEADS, HEAD_SIZE = 197, 768, 3072, 12, 64
 
 
-class VitBenchmark(Benchmark):
-    """Float32 throughout: the runner compares within 1e-2, less than one step of bfloat16 at these magnitudes."""
+class Common:
+    """What the benchmarks share; no Benchmark itself, because the runner wants something to run in each.
+
+    Float32 throughout: the runner compares within 1e-2, less than one step of bfloat16 at these magnitudes.
+    """
 
     seed = 0
+    device: str
+    out: torch.Tensor
 
     def tensor(self, *shape: int, scale: float = 1.0) -> torch.Tensor:
         # Random numbers come from the CPU: a Neuron device has no generator of its own.
@@ -26,7 +31,7 @@ class VitBenchmark(Benchmark):
             torch.neuron.synchronize()
 
 
-class LayerNormBenchmark(VitBenchmark):
+class LayerNormBenchmark(Common, Benchmark):
     def setup(self) -> None:
         self.x = self.tensor(1, TOKENS, CHANNELS)
         self.weight, self.bias = self.tensor(CHANNELS), self.tensor(CHANNELS)
@@ -38,7 +43,7 @@ class LayerNormBenchmark(VitBenchmark):
         return F.layer_norm(self.x, (CHANNELS,), self.weight, self.bias, 1e-6)
 
 
-class MLPBenchmark(VitBenchmark):
+class MLPBenchmark(Common, Benchmark):
     def setup(self) -> None:
         self.x = self.tensor(1, TOKENS, CHANNELS)
         self.w1, self.b1 = self.tensor(HIDDEN, CHANNELS, scale=0.02), self.tensor(HIDDEN, scale=0.02)
@@ -52,7 +57,7 @@ class MLPBenchmark(VitBenchmark):
         return F.linear(F.gelu(F.linear(self.x, self.w1, self.b1)), self.w2, self.b2)
 
 
-class AttentionBenchmark(VitBenchmark):
+class AttentionBenchmark(Common, Benchmark):
     def setup(self) -> None:
         # [B, S, H, D] memory seen as [B, H, S, D], as Transformers' models make it.
         shape = (1, TOKENS, HEADS, HEAD_SIZE)
