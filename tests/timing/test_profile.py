@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,48 @@ def test_device_loops_cost_what_their_iterations_cost() -> None:
     five = nki_sim.profile(looped, 5, execute=False)
     ten = nki_sim.profile(looped, 10, execute=False)
     assert ten.latency_us - five.latency_us == pytest.approx(5 * (512 + 144) / 0.96 / 1000)
+
+
+@nki.jit
+def counted(x, count):
+    """A loop whose bound is data."""
+    y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t, n = micro.tile(512), nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.dma_copy(dst=n, src=count)
+
+    def again(i):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+    nl.fori_loop(0, nisa.register_alloc(n), again)
+    nisa.dma_copy(dst=y, src=t)
+    return y
+
+
+def test_trip_counts_stand_in_for_data() -> None:
+    x, seven = rows(2048), np.array([[7]], np.int32)
+    executed = nki_sim.profile(counted, x, seven)
+    assert (executed.outputs == 7).all()
+    skipped = nki_sim.profile(counted, x, seven, execute=False, trip_counts={"again": 7})
+    assert skipped.latency_us == executed.latency_us
+    assert skipped.instructions["tensor_scalar"][0] == 7
+    with pytest.raises(ValueError, match="trip_counts="):
+        nki_sim.profile(counted, x, seven, execute=False)
+
+
+def test_no_reorder_binds_the_list_scheduler() -> None:
+    @nki.jit
+    def kernel(x, kept):
+        slow, quick = micro.tile(512), micro.tile(512)
+        nisa.dma_copy(dst=slow, src=x)
+        with nl.no_reorder() if kept else nullcontext():
+            nisa.tensor_scalar(dst=slow, data=slow, op0=nl.add, operand0=1.0)
+            nisa.memset(quick, 0.0, engine=nisa.engine.vector)
+
+    for kept in (False, True):
+        profile = run(kernel, X, kept, order="list")
+        (waits,), (quick,) = (micro.spans(profile, name) for name in ("tensor_scalar", "memset"))
+        assert (quick.start > waits.start) is kept
 
 
 def test_addresses_known_at_run_time_take_the_same_time_with_and_without_arithmetic() -> None:
