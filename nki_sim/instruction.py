@@ -452,6 +452,8 @@ class Instruction:
             raise call.refuse(
                 f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims"
             )
+        if value.indirection is None:
+            value.check_inside()
         if value.on_chip:
             self._check_partitions(call, name, operand, value)
             self._check_pattern(call, name, value)
@@ -695,7 +697,8 @@ def _extend_key(key: list[Any], value: Any) -> None:
         return
     key += (type(value), value.buffer, value.dtype, value.shape)
     if value.buffer.on_chip:
-        key += (value.strides, value.offset, value.storage.allocation.address)
+        allocation = value.storage.allocation
+        key += (value.strides, value.offset, allocation.address, allocation.shape, allocation.dtype)
     if value.indirection is not None:
         key.append(value.indirection.kind)
         _extend_key(key, value.indirection.index)
