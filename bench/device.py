@@ -24,7 +24,7 @@ def has_device(simulated: bool = False) -> bool:
 
 def median_us(function: Callable[[], Any], repeats: int = REPEATS, warm_up: int = WARM_UP) -> float:
     """Median time of one call, each synchronised: the host's part is in it."""
-    neuron = torch.neuron
+    neuron = torch.neuron  # type: ignore[attr-defined]  # the module of the Neuron backend
     for _ in range(warm_up):
         function()
     neuron.synchronize()
@@ -41,10 +41,10 @@ def call(operation: str, sizes: dict[str, int]) -> Callable[[], Any]:
     """The public operation of vit_neuron on the device, in bfloat16."""
     import vit_neuron
 
-    s, options = sizes, {"dtype": torch.bfloat16, "device": "neuron"}
+    s = sizes
 
     def tensor(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, dtype=torch.float32).to(**options)
+        return torch.randn(*shape).to(device="neuron", dtype=torch.bfloat16)
 
     if operation == "attention":
         query, key, value = (tensor(s["batch"], s["seq"], s["heads"], s["head_dim"]).transpose(1, 2) for _ in range(3))

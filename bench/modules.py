@@ -15,8 +15,8 @@ class Attention(nn.Module):
     """torch's own attention over [batch, seq, heads, head_dim]."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        by_head = (x.transpose(1, 2) for x in (query, key, value))
-        return nn.functional.scaled_dot_product_attention(*by_head).transpose(1, 2)
+        q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+        return nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
 
 
 def module(operation: str, sizes: dict[str, int], **options: Any) -> tuple[nn.Module, list[tuple[int, ...]]]:
@@ -34,6 +34,6 @@ def module(operation: str, sizes: dict[str, int], **options: Any) -> tuple[nn.Mo
 
 def baselines_of(operation: str, sizes: dict[str, int]) -> Baselines:
     """Both baselines of an operation in bfloat16."""
-    options = {"dtype": torch.bfloat16, "device": "meta"}
+    options: dict[str, Any] = {"dtype": torch.bfloat16, "device": "meta"}
     made, shapes = module(operation, sizes, **options)
     return baselines(captured(made, *(torch.empty(shape, **options) for shape in shapes)))
