@@ -183,3 +183,19 @@ main()
     assert done.returncode == 0, said(done)
     for line in ("AttentionBenchmark", "LayerNormBenchmark", "MLPBenchmark"):
         assert line in said(done), said(done)
+
+
+LAYER = """
+from kernels import LayerRepository
+print(LayerRepository(REPO, layer_name="MLP", {which}).load())
+"""
+
+
+@pytest.mark.slow
+def test_layer_repository_with_local_kernels_offline(host: Host, package: Package) -> None:
+    """A defect of kernels 0.17.2: with a version it asks the Hub for its branches all the same."""
+    local = {"LOCAL_KERNELS": f"org/vit-neuron={package.dist}", "HF_HUB_OFFLINE": "1"}
+    refused = host.run(COMMON + LAYER.format(which="version=1"), **local)
+    assert "Version 1 of 'org/vit-neuron' is not available in the local cache" in said(refused)
+    works = host.run(COMMON + LAYER.format(which="revision='local'"), **local)
+    assert "layers.mlp.MLP" in works.stdout, said(works)
