@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from vit_neuron_tools.hub.imports import imports
 
 ROOT = Path(__file__).parent.parent
 STDLIB = frozenset(sys.stdlib_module_names)
@@ -40,43 +41,6 @@ RULES = [
     Rule("nki_sim", STDLIB | {"nki_sim"} | SIMULATOR, frozenset({"rich", "matplotlib", "typing_extensions"})),
     Rule("nki_sim/torch_device", STDLIB | {"nki_sim", "torch"} | SIMULATOR),
 ]
-
-
-@dataclass(frozen=True)
-class Import:
-    module: str
-    line: int
-    lazy: bool
-
-
-def imports(source: str) -> Iterator[Import]:
-    """Absolute imports, by top module. Lazy: inside a function, or under `if TYPE_CHECKING`, which never runs."""
-
-    def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
-        for name in named_modules(node):
-            yield Import(name.split(".")[0], node.lineno, lazy)
-        inside = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or only_for_types(node)
-        for child in ast.iter_child_nodes(node):
-            yield from walk(child, inside)
-
-    yield from walk(ast.parse(source), lazy=False)
-
-
-def named_modules(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import(names=names):
-            return [alias.name for alias in names]
-        case ast.ImportFrom(level=0, module=str(module)):
-            return [module]
-        case ast.Call(
-            func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"), args=args
-        ):
-            return [a.value for a in args[:1] if isinstance(a, ast.Constant) and not a.value.startswith(".")]
-    return []
-
-
-def only_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
 
 
 def files() -> list[tuple[str, Rule]]:

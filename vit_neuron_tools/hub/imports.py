@@ -62,7 +62,7 @@ def _length(rule: Rule) -> int:
     return len(rule.where)
 
 
-def imports(source: bytes) -> Iterator[Import]:
+def imports(source: str | bytes) -> Iterator[Import]:
     """Absolute imports, by top module. Lazy: inside a function, or under `if TYPE_CHECKING`, which never runs."""
 
     def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
