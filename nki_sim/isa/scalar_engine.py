@@ -54,6 +54,7 @@ def reduces_by(*operators: str) -> Any:
             given = f"reduce_cmd.{call.arguments['reduce_cmd'].name} without reduce_op"
             raise call.refuse(given, f"reduce_op={' or '.join('nl.' + n for n in operators)}")
 
+    rule.__doc__ = f"reduce_op {', '.join(operators)}"
     return rule
 
 

@@ -25,6 +25,7 @@ def not_both_in_psum(first: str, second: str) -> Rule:
                 f"{first} and {second} both in PSUM", "at most one of them in PSUM", "copy one to SBUF with tensor_copy"
             )
 
+    rule.__doc__ = f"{first} and {second} not both in PSUM"
     return rule
 
 
@@ -37,6 +38,7 @@ def arithmetic(name: str, binary: bool = False) -> Rule:
         if op.bitwise:
             raise call.refuse(f"{name}={op!r}", "arithmetic operators", "use tensor_scalar or tensor_tensor for bits")
 
+    rule.__doc__ = f"{name} an arithmetic operator" + " of two operands" * binary
     return rule
 
 
@@ -53,6 +55,7 @@ def arithmetic_or_bits(*names: str, binary: bool = False) -> Rule:
         if given[0].bitwise:
             integers_for(call, given[0])
 
+    rule.__doc__ = f"{' and '.join(names)} arithmetic, or bit operators on integers"
     return rule
 
 
@@ -92,6 +95,7 @@ def operand_of(op_name: str, operand_name: str) -> Rule:
             given = "a tile" if isinstance(operand, NkiTensor) else repr(operand)
             raise call.refuse(f"{op_name}={op!r} with {operand_name}={given}", "None or 0 for operators of one operand")
 
+    rule.__doc__ = f"{operand_name} goes with {op_name}; None or 0 for one of a single operand"
     return rule
 
 
@@ -107,6 +111,7 @@ def float32_tiles(*names: str) -> Rule:
                     f"{name} tile of dtype {t.dtype}", "a number or a float32 tile", "copy it to a float32 tile"
                 )
 
+    rule.__doc__ = f"tiles {' and '.join(names)} float32"
     return rule
 
 
@@ -118,6 +123,7 @@ def operator_among(name: str, *operators: str) -> Rule:
         if op not in [OPERATORS[n] for n in operators]:
             raise call.refuse(f"{name}={op!r}", ", ".join(f"nl.{n}" for n in operators))
 
+    rule.__doc__ = f"{name} {', '.join(operators)}"
     return rule
 
 
@@ -129,6 +135,7 @@ def command_among(*commands: str) -> Rule:
         if given not in commands:
             raise call.refuse(f"reduce_cmd.{given}", ", ".join(f"reduce_cmd.{c}" for c in commands))
 
+    rule.__doc__ = f"reduce_cmd {', '.join(commands)}"
     return rule
 
 
@@ -140,6 +147,7 @@ def number(name: str) -> Rule:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise call.refuse(f"{name}={value!r}", "a number")
 
+    rule.__doc__ = f"{name} a number"
     return rule
 
 
@@ -157,6 +165,9 @@ def gathers(dst: str, source: str, *engines: str) -> Rule:
             raise call.refuse(f"{dst} made by .indirect() in PSUM", f"a scattered {dst} in SBUF on the Scalar Engine")
         beside(call)
 
+    rule.__doc__ = (
+        f".indirect() on engine {' or '.join(engines)}" if engines else ".indirect() views start beside their index"
+    )
     return rule
 
 
@@ -168,6 +179,7 @@ def same_dtype(first: str, second: str) -> Rule:
                 f"{first} of dtype {a.dtype}, {second} of dtype {b.dtype}", "equal dtypes", "convert with tensor_copy"
             )
 
+    rule.__doc__ = f"{first} and {second} of equal dtype"
     return rule
 
 
@@ -180,6 +192,7 @@ def at_most_dims(most: int, *names: str) -> Rule:
             if t is not None and 1 + len(merged_dims(t.shape[1:], t.strides[1:])) > most:
                 raise call.refuse(f"{name} of shape {t.shape}", f"at most {most} dims", "copy it to a contiguous tile")
 
+    rule.__doc__ = f"{' and '.join(names)} of at most {most} dims"
     return rule
 
 

@@ -78,6 +78,7 @@ def loads_initial(command_needs: str) -> Any:
             allowed = f"{command_needs} only with reduce_cmd.load_reduce"
             raise call.refuse(f"{command_needs} with reduce_cmd.{command.name}", allowed)
 
+    rule.__doc__ = f"{command_needs} with load_reduce only"
     return rule
 
 
