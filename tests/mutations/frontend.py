@@ -85,9 +85,6 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(STRIDES, "if outer != extent * inner:", "if False:", "dims with gaps are merged", _views),
     Mutation(
-        STRIDES, "total // known if known and total % known == 0 else -1", "total // known", "an uneven -1", _views
-    ),
-    Mutation(
         INSTRUCTION, "if memory.strides[1] == 0 and memory.shape[1] > 1:", "if False:", "sums of one element", _views
     ),
     Mutation(INSTRUCTION, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
