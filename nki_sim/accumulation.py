@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import dtypes, indirect
+from .contents import flat, store
 from .errors import caution
-from .instruction import TENSOR, flat, store
 from .machine import Core, current_core
+from .operands import TENSOR
 from .strides import merge
 from .trace import Access
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .checking import Call
+from .contents import store
 from .errors import IllegalInstruction, OutOfBounds, UnsupportedVersion, caution, refusal
-from .instruction import DMA, HBM, SBUF, Call, Form, NkiInstruction, instruction, reads, store, updates, writes
+from .instruction import NkiInstruction, instruction
 from .isa.dma import MEMORY, no_packed_conversion, priority_level
 from .machine import current_core
 from .nkiobject import NKIObject
+from .operands import DMA, HBM, SBUF, Form, reads, updates, writes
 from .operators import OPERATORS
 from .registers import VirtualRegister, is_register
 from .settings import settings

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import isa
-from .instruction import Instruction, Limit, OneOf, Operand
+from .instruction import Instruction
 from .memory import Space
+from .operands import Limit, OneOf, Operand
 
 HEAD = """# The instructions of nki_sim
 

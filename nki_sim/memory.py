@@ -127,7 +127,7 @@ _overflow_warns = False
 
 @contextmanager
 def overflow_warns() -> Iterator[None]:
-    """Inside the block a launch that needs more memory than there is goes on with a warning, in whatever thread it runs."""
+    """Inside the block a launch that needs more memory than there is goes on with a warning, in every thread."""
     global _overflow_warns
     before, _overflow_warns = _overflow_warns, True
     try:

@@ -16,8 +16,8 @@ class Access:
     """One operand of one executed instruction: which elements of which allocation it touched.
 
     Shape and strides as the instruction saw them, strides and offset in elements of `dtype`, from the start of the
-    allocation. On chip the first dim is the partition. `moving`: the address is computed at run time; offset is then the
-    one of this execution.
+    allocation. On chip the first dim is the partition. `moving`: the address is computed at run time; offset
+    is then the one of this execution.
     """
 
     __slots__ = ("allocation", "dtype", "moving", "offset", "shape", "strides")

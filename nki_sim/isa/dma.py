@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, indirect
-from ..instruction import DMA, HBM, SBUF, Call, Form, Moved, instruction, reads, store, writes
+from ..checking import Call
+from ..contents import store
+from ..instruction import Moved, instruction
+from ..operands import DMA, HBM, SBUF, Form, reads, writes
 from ..tensor import NkiTensor
 from .enums import dge_mode as dge_modes
 from .enums import engine as engines

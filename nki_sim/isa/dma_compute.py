@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, indirect
+from ..checking import Call
 from ..errors import IllegalInstruction, refusal
-from ..instruction import DMA, SBUF, Call, Form, Moved, instruction, reads, writes
+from ..instruction import Moved, instruction
+from ..operands import DMA, SBUF, Form, reads, writes
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
 from .dma import MEMORY, no_packed_conversion, picks_rows, read, row_indices, write

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, indirect
-from ..instruction import DMA, HBM, SBUF, Call, Form, instruction, reads, store, writes
+from ..checking import Call
+from ..contents import store
+from ..instruction import instruction
+from ..operands import DMA, HBM, SBUF, Form, reads, writes
 from ..trace import Record
 from .dma import MEMORY, moves_at_run_time, picks_rows, priority_level, read
 from .enums import dge_mode as dge_modes

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..checking import Call
+from ..contents import store
 from ..errors import IllegalInstruction, refusal
-from ..instruction import DMA, GPSIMD, HBM, SBUF, Call, Form, instruction, reads, store, updates, writes
+from ..instruction import instruction
 from ..machine import current_core
 from ..memory import MemoryRegion
+from ..operands import DMA, GPSIMD, HBM, SBUF, Form, reads, updates, writes
 from .enums import dma_engine as dma_engines
 from .enums import engine as engines
 

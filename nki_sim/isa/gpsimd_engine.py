@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..checking import Call
 from ..costs import GPSIMD_FIXED, streaming
 from ..errors import OutOfBounds, refusal
-from ..instruction import GPSIMD, SBUF, Call, Form, Limit, instruction, reads, writes
+from ..instruction import instruction
 from ..machine import current_core
+from ..operands import GPSIMD, SBUF, Form, Limit, reads, writes
 from ..operators import OPERATORS
 from ..registers import Register, is_register
 from ..trace import Record

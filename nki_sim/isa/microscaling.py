@@ -12,9 +12,12 @@ import ml_dtypes
 import numpy as np
 
 from ..accumulation import accumulate_into
+from ..checking import Call
+from ..contents import store
 from ..costs import streaming
 from ..indirect import gather, scattered_where
-from ..instruction import PSUM, SBUF, TENSOR, VECTOR, Call, Form, Limit, instruction, reads, store, updates, writes
+from ..instruction import instruction
+from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, Limit, reads, updates, writes
 from ..tensor import NkiTensor
 from ..trace import Record
 from .tensor_engine import PE_ROWS, accumulate_flag, matmul_indirection, tiling

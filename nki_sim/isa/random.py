@@ -6,24 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checking import Call
 from ..costs import streaming
 from ..dtypes import Array
 from ..errors import IllegalInstruction, caution, refusal
-from ..instruction import (
-    GPSIMD,
-    ON_CHIP,
-    SBUF,
-    VECTOR,
-    Call,
-    Form,
-    at_most,
-    instruction,
-    one_of,
-    reads,
-    scalar,
-    writes,
-)
+from ..instruction import instruction
 from ..machine import Core, current_core
+from ..operands import GPSIMD, ON_CHIP, SBUF, VECTOR, Form, at_most, one_of, reads, scalar, writes
 from ..trace import Record
 from ..xorwow import STREAMS, WORDS, Lanes
 from .enums import engine as engines

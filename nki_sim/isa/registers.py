@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..checking import Call
 from ..errors import IllegalInstruction, refusal
-from ..instruction import HBM, SBUF, SYNC, Call, Form, instruction, reads, writes
+from ..instruction import instruction
 from ..machine import current_core
+from ..operands import HBM, SBUF, SYNC, Form, reads, writes
 from ..registers import BITS, NkiScalar, Register, VirtualRegister
 from ..settings import settings
 from ..tensor import NkiTensor

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checking import Call
 from ..costs import free_size
 from ..dtypes import ARITHMETIC, Array
 from ..errors import caution
-from ..instruction import GPSIMD, SCALAR, Call, Form, instruction, one_of, reads, scalar, writes
+from ..instruction import instruction
 from ..machine import current_core, lanes
+from ..operands import GPSIMD, SCALAR, Form, one_of, reads, scalar, writes
 from ..operators import OPERATORS, Operator, into, ordered
 from ..settings import settings
 from ..tensor import NkiTensor

@@ -10,11 +10,14 @@ import numpy as np
 
 from .. import dtypes
 from ..accumulation import accumulate_into
+from ..checking import Call
+from ..contents import store
 from ..costs import matmul
 from ..errors import IllegalInstruction, caution, refusal
 from ..indirect import scattered_where
-from ..instruction import PSUM, SBUF, TENSOR, VECTOR, Call, Form, at_most, instruction, reads, store, writes
+from ..instruction import instruction
 from ..machine import current_core
+from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, at_most, reads, writes
 from ..trace import Record
 from .enums import engine as engines
 from .enums import matmul_perf_mode

@@ -6,7 +6,7 @@ from .mutation import Mutation, conformance
 
 DTYPES = "nki_sim/dtypes.py"
 OPERATORS = "nki_sim/operators.py"
-INSTRUCTION = "nki_sim/instruction.py"
+INSTRUCTION, CHECKING = "nki_sim/instruction.py", "nki_sim/checking.py"
 COPIES = "nki_sim/isa/vector/copies.py"
 ELEMENTWISE = "nki_sim/isa/vector/elementwise.py"
 REDUCTIONS = "nki_sim/isa/vector/reductions.py"
@@ -175,14 +175,14 @@ ROWS: tuple[Mutation, ...] = (
     ),
     # -- declaration form
     Mutation(
-        INSTRUCTION,
+        CHECKING,
         "legal = (0,) if count > 64 else (0, 64) if count > 32",
         "legal = (0, 32) if count > 64 else (0, 64) if count > 32",
         "96 partitions may start at 32",
         conformance("views", "vector_copies", "vector_elementwise"),
     ),
     Mutation(
-        INSTRUCTION,
+        CHECKING,
         "(0, 64) if count > 32 else (0, 32, 64, 96)",
         "(0, 64) if count > 48 else (0, 32, 64, 96)",
         "33 partitions may start at 32",
@@ -196,7 +196,7 @@ ROWS: tuple[Mutation, ...] = (
         (*_elementwise, *_scalar),
     ),
     Mutation(
-        INSTRUCTION,
+        CHECKING,
         "if call.engine == GPSIMD and any(",
         "if call.engine == SYNC and any(",
         "GpSimd reaches PSUM",

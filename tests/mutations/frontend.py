@@ -14,6 +14,7 @@ ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GR
     + ("control", "tiles_like")
 )
 ISA_REGISTERS, COMPILER = "nki_sim/isa/registers.py", "nki_sim/compiler.py"
+CHECKING, CONTENTS = "nki_sim/checking.py", "nki_sim/contents.py"
 
 _views, _functions, _tensors = conformance("views"), conformance("language_functions"), conformance("language_tensors")
 _registers, _loops, _versions = conformance("registers"), conformance("loops"), conformance("versions")
@@ -85,9 +86,9 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(STRIDES, "if outer != extent * inner:", "if False:", "dims with gaps are merged", _views),
     Mutation(
-        INSTRUCTION, "if memory.strides[1] == 0 and memory.shape[1] > 1:", "if False:", "sums of one element", _views
+        CONTENTS, "if memory.strides[1] == 0 and memory.shape[1] > 1:", "if False:", "sums of one element", _views
     ),
-    Mutation(INSTRUCTION, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
+    Mutation(CHECKING, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
     # -- functions of the language
     Mutation(ELEMENTWISE, "reverse0=number is x)", "reverse0=False)", "2 - x is x - 2", _functions),
     Mutation(

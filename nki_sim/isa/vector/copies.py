@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...checking import Call
 from ...costs import copying, filling, predicated, streaming
-from ...instruction import GPSIMD, SCALAR, VECTOR, Call, Form, instruction, one_of, reads, scalar, updates, writes
+from ...instruction import instruction
 from ...machine import operands
+from ...operands import GPSIMD, SCALAR, VECTOR, Form, one_of, reads, scalar, updates, writes
 from ...tensor import NkiTensor
 from ..enums import engine as engines
 from ..random import random_fractions

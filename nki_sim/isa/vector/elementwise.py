@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...checking import Call
 from ...costs import copying, scalar_and_tile, times, two_tiles
 from ...dtypes import Array
-from ...instruction import GPSIMD, PSUM, SCALAR, VECTOR, Call, Form, instruction, reads, scalar, writes
+from ...instruction import instruction
 from ...machine import operands
+from ...operands import GPSIMD, PSUM, SCALAR, VECTOR, Form, reads, scalar, writes
 from ...operators import OPERATORS, Operator, compute, ordered
 from ..enums import engine as engines
 from .rules import arithmetic, arithmetic_or_bits, float32_tiles, gathers, not_both_in_psum, operand_of

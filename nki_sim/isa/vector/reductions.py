@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...checking import Call
 from ...costs import free_size, reducing, streaming
 from ...dtypes import Array
-from ...instruction import GPSIMD, SBUF, VECTOR, Call, Form, at_most, instruction, reads, writes
+from ...instruction import instruction
+from ...operands import GPSIMD, SBUF, VECTOR, Form, at_most, reads, writes
 from ...operators import OPERATORS, Operator
 from ...trace import Record
 from .rules import gathers, integers_for, last_free_axes, legal_reduction, operator_among, reduced_axes

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...checking import Call, Rule
 from ...indirect import scattered_where
-from ...instruction import PSUM, SCALAR, Call, Rule
+from ...operands import PSUM, SCALAR
 from ...operators import OPERATORS, Operator
 from ...strides import merged_dims
 from ...tensor import NkiTensor

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...checking import Call
 from ...costs import free_size, streaming
 from ...dtypes import Array
-from ...instruction import VECTOR, Call, Form, instruction, reads, scalar, writes
+from ...instruction import instruction
 from ...machine import lanes
+from ...operands import VECTOR, Form, reads, scalar, writes
 from ...operators import OPERATORS, Operator, compute, ordered
 from ...tensor import NkiTensor
 from ...trace import Record

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...costs import streaming
 from ...dtypes import ARITHMETIC, Array
-from ...instruction import VECTOR, at_most, between, instruction, reads, writes
+from ...instruction import instruction
+from ...operands import VECTOR, at_most, between, reads, writes
 from .rules import at_most_dims, number
 
 INDICES = ("uint16", "uint32")
