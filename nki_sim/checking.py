@@ -117,6 +117,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
     allowed = operand.dtypes or (dtypes.ARITHMETIC if operand.form in COMPUTED else None)
     if allowed is not None and value.dtype not in allowed:
         raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(allowed))}")
+    if 0 in value.shape:
+        raise call.refuse(f"{name} of shape {value.shape}", "at least one element", "leave the instruction out")
     if value.ndim > 5:
         raise call.refuse(
             f"{name} with {value.ndim} dims", "at most 5 dims (partition and four free ones)", "merge dims"
