@@ -275,10 +275,10 @@ class View(NKIObject):
         return start, stop, step
 
     def _room(self, extent: int, count: int, dim: int) -> int:
-        """How many starts a run of `count` elements has in a dim."""
-        if isinstance(count, bool) or not hasattr(count, "__index__") or not 1 <= count <= extent:
+        """How many starts a run of `count` elements has in a dim. Runs of none exist, but no instruction takes them."""
+        if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= extent:
             raise OutOfBounds(
-                refusal("nl.ds", f"size {count!r} on dim {dim} of shape {self.shape}", f"an int of 1..{extent}")
+                refusal("nl.ds", f"size {count!r} on dim {dim} of shape {self.shape}", f"an int of 0..{extent}")
             )
         return extent - count + 1
 

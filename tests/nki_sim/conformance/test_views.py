@@ -428,7 +428,7 @@ REFUSED: list[tuple[str, tuple[int, ...], str, Callable[[Any], Any], str]] = [
     ("list", (4, 6), "sbuf", lambda t: t[[0, 1]], "list on dim 0"),
     ("tensor", (4, 6), "sbuf", lambda t: t[:, t], r"NkiTensor on dim 1.*\.select\(\) or \.ap"),
     ("ds_end", (4, 6), "sbuf", lambda t: t[:, nl.ds(4, 3)], r"nl.ds\(4, 3\) on dim 1"),
-    ("ds_size", (4, 6), "sbuf", lambda t: t[:, nl.ds(0, 0)], "nl.ds: got size 0"),
+    ("ds_size", (4, 6), "sbuf", lambda t: t[:, nl.ds(0, -1)], "nl.ds: got size -1"),
     ("partition_step", (8, 6), "sbuf", lambda t: t[::2], "step 2 on dim 0, the partition"),
     ("partition_step_psum", (8, 6), "psum", lambda t: t.slice(0, 0, 8, 2), "step 2 on dim 0, the partition"),
     ("slice_bounds", (4, 6), "private_hbm", lambda t: t.slice(1, 2, 7), "start 2, end 7, step 1 on dim 1"),
@@ -695,6 +695,19 @@ def test_gen4_looks_through_an_index() -> None:
     got = inside(body, offsets, target="trn3")
     order = offsets.T.reshape(-1)[:20]
     np.testing.assert_array_equal(got, numbers(16, 24)[:, order])
+
+
+def test_an_empty_run_is_a_view_that_no_instruction_takes() -> None:
+    """A core without rows of its own makes such views and then does nothing with them."""
+
+    def body() -> None:
+        t = counted((4, 6), buffer="private_hbm")
+        empty = t[nl.ds(4, 0)]
+        assert (empty.shape, empty[:, 1:3].shape) == ((0, 6), (0, 2))
+        nisa.dma_copy(dst=empty, src=empty)
+
+    with pytest.raises(Refused, match=r"dst of shape \(0, 6\); allowed: on trn2 at least one element"):
+        inside(body)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
