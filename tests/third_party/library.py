@@ -68,7 +68,9 @@ class Manager:
         compiler, inference, given = kernel.compiler_input, kernel.inference_args, kernel.kernel_input or {}
         if inference.collective_ranks > 1:
             raise NotCovered("several ranks")
-        inputs = {name.removesuffix(".must_alias_input"): value for name, value in given.items()}
+        # Copies: a reference computed after the launch must not see what the kernel wrote in place.
+        copies = {id(value): value.copy() for value in given.values() if isinstance(value, np.ndarray)}
+        inputs = {name.removesuffix(".must_alias_input"): copies.get(id(value), value) for name, value in given.items()}
         before = dict(os.environ)
         os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = str(compiler.platform_target.get_compile_target())
         self.clock.start()
@@ -227,7 +229,7 @@ class Plugin:
             what, detail = _explained(call.excinfo.value)
         name = item.nodeid.split("::", 1)[-1]
         self.rows.append((Path(item.nodeid.split("::")[0]).stem, name, what, detail))
-        print(f"  {what:11} {self.rows[-1][0]} {name[:100]} {detail}"[:330], file=sys.__stdout__, flush=True)
+        print(f"  {what:11} {self.rows[-1][0]} {name[:200]} {detail}"[:430], file=sys.__stdout__, flush=True)
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
