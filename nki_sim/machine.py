@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import dtypes
 from .compiler import Options
 from .errors import IllegalInstruction, refusal, where
 from .memory import MemoryRegion, OnChipMemory, Storage, check_fits, new_allocation
@@ -164,6 +165,11 @@ def operands(*names: str) -> list[Any]:
     """The tensors that the executing instruction was given, for a body that needs more of them than their contents."""
     core = current_core()
     return [core.operands[name] for name in names]
+
+
+def stored(name: str) -> np.dtype[Any]:
+    """The NumPy format of an operand of the executing instruction, also of a tile that is only written."""
+    return dtypes.storage(current_core().operands[name].dtype)
 
 
 def lanes(engine: str, tile: str) -> np.ndarray[Any, Any]:

@@ -1,7 +1,8 @@
 """The operators that instructions take as `op`, and what they compute.
 
 An operator is also callable as a function of `nki.language` (the language facade hangs that in). Bit operators work on
-integer bits and never convert; all others compute in float32 (nki.api.shared.rst, operator tables).
+integer bits and never convert, in the width of the widest operand or of the destination; all others compute in float32
+(nki.api.shared.rst, operator tables).
 """
 
 from __future__ import annotations
@@ -298,12 +299,12 @@ OPERATORS: dict[str, Operator] = {
 
 
 def compute(op: Operator, left: Any, right: Any, out: Array | None = None) -> Any:
-    """``left op right``: on bits for bit operators, in float32 otherwise; a unary operator takes `left` alone.
+    """``left op right``: in float32, or for bit operators in the one format of both (`as_bits`); a unary operator takes
+    `left` alone.
 
     out: where the result may go, if it is in float32.
     """
     if op.bitwise:
-        left, right = as_bits(left, right)
         return op.unary(left) if op.unary is not None else op.binary(left, right)  # type: ignore[misc]
     left = to_float32(left) if isinstance(left, np.ndarray) else np.float32(left)
     if op.unary is not None:
@@ -325,13 +326,23 @@ def ordered(op: Operator, data: Any, operand: Any, reverse: bool, out: Array | N
     return compute(op, data, operand, out)
 
 
-def as_bits(left: Any, right: Any) -> tuple[Any, Any]:
-    """Both sides in the integer format of the array among them; numbers wrap into it."""
-    kind = left.dtype if isinstance(left, np.ndarray) else right.dtype
-    return _in_format(left, kind), _in_format(right, kind)
+def bit_format(*operands: Any) -> np.dtype[Any]:
+    """The unsigned format in which bit operators work on these tiles, formats and numbers: as wide as the widest.
+
+    A number is as wide as its bits, 32 at most; a negative one has no width of its own. Only booleans stay booleans.
+    """
+    kinds = [x.dtype if isinstance(x, np.ndarray) else x for x in operands if isinstance(x, (np.ndarray, np.dtype))]
+    if all(kind.kind == "b" for kind in kinds):
+        return kinds[0]
+    numbers = (int(x) for x in operands if isinstance(x, (int, float, np.number)))
+    sizes = [kind.itemsize for kind in kinds] + [1 if x < 256 else 2 if x < 65536 else 4 for x in numbers]
+    return np.dtype(f"u{max(sizes)}")
 
 
-def _in_format(x: Any, kind: np.dtype[Any]) -> Any:
+def as_bits(x: Any, kind: np.dtype[Any]) -> Any:
+    """The bits of a tile or a number in the format `kind`: zeros come in front, also of signed formats."""
     if x is None or (isinstance(x, np.ndarray) and x.dtype == kind):
         return x
-    return np.asarray(x if isinstance(x, np.ndarray) else int(x)).astype(kind)
+    if isinstance(x, np.ndarray):
+        return _unsigned(x).astype(kind)
+    return kind.type(bool(x) if kind.kind == "b" else int(x) & ((1 << 8 * kind.itemsize) - 1))

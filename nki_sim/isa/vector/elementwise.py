@@ -11,9 +11,9 @@ from ...checking import Call
 from ...costs import copying, scalar_and_tile, times, two_tiles
 from ...dtypes import Array
 from ...instruction import instruction
-from ...machine import operands
+from ...machine import operands, stored
 from ...operands import GPSIMD, PSUM, SCALAR, VECTOR, Form, reads, scalar, writes
-from ...operators import OPERATORS, Operator, compute, ordered
+from ...operators import OPERATORS, Operator, as_bits, bit_format, compute, ordered
 from ..enums import engine as engines
 from .rules import arithmetic, arithmetic_or_bits, float32_tiles, gathers, not_both_in_psum, operand_of
 
@@ -53,7 +53,8 @@ def tensor_tensor(
 ) -> Any:
     """dst = data1 op data2."""
     if op.bitwise:
-        return exact(compute(op, data1, data2))
+        kind = bit_format(data1, data2, stored("dst"))
+        return exact(compute(op, as_bits(data1, kind), as_bits(data2, kind)))
     words = engine is engines.gpsimd and all(t.dtype in WORDS for t in operands("dst", "data1", "data2"))
     if words and op is not POWER:
         return exact(integer_result(op, data1, data2))
@@ -123,6 +124,9 @@ def tensor_scalar(
     name: str | None = None,
 ) -> Any:
     """t = data op0 operand0; dst = t op1 operand1; a reverse flag swaps the two sides of its operator."""
+    if op0.bitwise:
+        kind = bit_format(data, operand0, operand1, stored("dst"))
+        data, operand0, operand1 = (as_bits(x, kind) for x in (data, operand0, operand1))
     result = ordered(op0, data, operand0, reverse0, out=dst)
     if op1 is not None:
         result = ordered(op1, result, operand1, reverse1, out=dst)

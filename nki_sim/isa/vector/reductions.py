@@ -12,7 +12,7 @@ from ...costs import free_size, reducing, streaming
 from ...dtypes import Array
 from ...instruction import instruction
 from ...operands import GPSIMD, SBUF, VECTOR, Form, at_most, reads, writes
-from ...operators import OPERATORS, Operator
+from ...operators import OPERATORS, Operator, as_bits, bit_format
 from ...trace import Record
 from .rules import gathers, integers_for, last_free_axes, legal_reduction, operator_among, reduced_axes
 
@@ -48,7 +48,7 @@ def tensor_reduce(
     """dst = op over the last free axes of data; negate multiplies the result by -1."""
     values = data.reshape(*data.shape[: reduced_axes(axis, data.ndim)[0]], -1)
     if op.bitwise:
-        return reduce_last(op, values).astype(np.int64)
+        return reduce_last(op, as_bits(values, bit_format(values))).astype(np.int64)
     result = reduce_last(op, dtypes.to_float32(values))
     return -result.astype(np.float32, copy=False) if negate else result
 
@@ -68,7 +68,7 @@ def bits_of_integers(call: Call) -> None:
 def tensor_partition_reduce(dst: Any, op: Any, data: Any, name: str | None = None) -> Any:
     """dst[0] = op over the partitions of data."""
     if op.bitwise:
-        return op.binary.reduce(data, axis=0).astype(np.int64)
+        return op.binary.reduce(as_bits(data, bit_format(data)), axis=0).astype(np.int64)
     values = dtypes.to_float32(data)
     return values.mean(axis=0) if op is AVERAGE else op.binary.reduce(values, axis=0)
 

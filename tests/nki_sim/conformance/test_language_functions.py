@@ -107,6 +107,11 @@ def test_the_right_shift_of_a_negative_number_is_logical() -> None:
     np.testing.assert_array_equal(got, [[15]])
 
 
+def test_bits_of_a_narrow_tile_shift_into_a_wider_one() -> None:
+    got = on_tiles("left_shift", np.array([[3, 0x80]], np.uint8), 8, dtype=nl.int32)
+    np.testing.assert_array_equal(got, [[0x300, 0x8000]])
+
+
 @pytest.mark.parametrize("name", [row[0] for row in BITS])
 def test_bits_refuse_floats(name: str) -> None:
     with pytest.raises(nki_sim.IllegalInstruction, match="integer dtypes"):

@@ -283,6 +283,47 @@ def test_two_bit_operators(case: str, op0: str, first: int, op1: str, second: An
     np.testing.assert_array_equal(got, np.full((2, 2), expected, np.uint32))
 
 
+# Bit operators work in the width of the widest of operands and dst, and zeros come in front (isa reference: bit
+# patterns without any casting). Per row: formats of data, operand and dst; both values; the result.
+WIDTHS = [
+    ("narrow_first", "uint8", "int32", "int32", "bitwise_or", 0x0F, 0x12345600, 0x1234560F),
+    ("narrow_second", "int32", "uint8", "int32", "bitwise_or", 0x12345600, 0x0F, 0x1234560F),
+    ("sign_bits_are_bits", "int8", "int32", "int32", "bitwise_and", -1, 0x12345678, 0x78),
+    ("into_a_wider_tile", "uint8", "uint8", "uint16", "left_shift", 3, 8, 0x300),
+    ("into_a_narrower_tile", "uint16", "uint16", "uint8", "right_shift", 0x1FF, 4, 0x1F),
+]
+
+
+@pytest.mark.parametrize(("case", "data", "operand", "dst", "op", "x", "y", "expected"), WIDTHS)
+def test_bit_operators_of_different_widths(
+    case: str, data: str, operand: str, dst: str, op: str, x: int, y: int, expected: int
+) -> None:
+    first, second = np.full((2, 3), x, data), np.full((2, 3), y, operand)
+    pair = run("tensor_tensor", dst=empty((2, 3), dst), data1=first, data2=second, op=op)["dst"]
+    column = run("tensor_scalar", dst=empty((2, 3), dst), data=first, op0=op, operand0=second[:, :1].copy())["dst"]
+    for got in (pair, column):
+        np.testing.assert_array_equal(got, np.full((2, 3), expected, dst))
+
+
+# formats of data and dst, operator, value, number, the result
+NUMBER_WIDTHS = [
+    ("number_wider_than_data", "uint8", "int32", "bitwise_or", 1, 0x100, 0x101),
+    ("shift_into_a_wider_tile", "uint8", "int32", "left_shift", 3, 8, 0x300),
+    ("sign_bits_are_bits", "int8", "int32", "bitwise_and", -1, 255, 255),
+    ("negative_number", "uint8", "int32", "bitwise_xor", 1, -1, -2),
+    ("number_wider_than_both", "uint8", "uint8", "bitwise_and", 0x81, 0xFF01, 1),
+]
+
+
+@pytest.mark.parametrize(("case", "data", "dst", "op", "x", "number", "expected"), NUMBER_WIDTHS)
+def test_bit_operators_with_a_number(
+    case: str, data: str, dst: str, op: str, x: int, number: int, expected: int
+) -> None:
+    tile = np.full((2, 3), x, data)
+    got = run("tensor_scalar", dst=empty((2, 3), dst), data=tile, op0=op, operand0=number)["dst"]
+    np.testing.assert_array_equal(got, np.full((2, 3), expected, dst))
+
+
 def test_bits_truncate_in_a_narrower_destination() -> None:
     data = np.array([[0x1FF, 0x102]], np.uint32)
     got = run("tensor_scalar", dst=empty((1, 2), "uint8"), data=data, op0="bitwise_and", operand0=0xFFFF)["dst"]

@@ -82,6 +82,14 @@ def test_bit_reductions(op: str, name: str, row: list[int], expected: int) -> No
     assert int(run("tensor_reduce", dst=empty((1, 1), name), op=op, data=x, axis=1)["dst"][0, 0]) == expected
 
 
+@pytest.mark.parametrize("instruction", ["tensor_reduce", "tensor_partition_reduce"])
+def test_sign_bits_of_a_bit_reduction_are_just_bits(instruction: str) -> None:
+    along = {"data": np.array([[-128, 1]], np.int8), "axis": 1} if instruction == "tensor_reduce" else {}
+    across = {"data": np.array([[-128], [1]], np.int8)} if not along else {}
+    got = run(instruction, dst=empty((1, 1), "int32"), op="bitwise_or", **along, **across)["dst"]
+    np.testing.assert_array_equal(got, [[0x81]])
+
+
 def test_bf16_sums_in_float32() -> None:
     """256 + 1 is lost in bfloat16; 256 ones added to 256 are not."""
     x = np.ones((1, 257), BF16)
