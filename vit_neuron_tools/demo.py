@@ -15,6 +15,7 @@ from transformers import Dinov2Model
 from transformers.utils.logging import disable_progress_bar
 
 import nki_sim
+import vit_neuron
 from nki_sim import torch_device
 from vit_neuron import registry
 
@@ -64,13 +65,15 @@ def run(options: Options, console: Console) -> bool:
             steps.step("Run it on the simulated neuron device", total=saliency.LAYERS) as after_layer,
             nki_sim.count_launches() as launched,
         ):
+            vit_neuron.reset_stats()
             got = predict(model.to("neuron"), head.to("neuron"), pixels, after_layer)
+            fallbacks = {op: tuple(calls.reference) for op, calls in vit_neuron.stats().items()}
         with steps.step("Run it on CPU, where our layers use their references"):
             on_cpu = REFERENCES if options.operations else UNSWAPPED
             want[on_cpu] = predict(model.to("cpu"), head.to("cpu"), pixels)
 
     layers = _show_swap(model, console)
-    rows = launches.count([registry.OPERATIONS[name] for name in options.operations], layers, launched)
+    rows = launches.count([registry.OPERATIONS[name] for name in options.operations], layers, launched, fallbacks)
     results = {name: compare(got, prediction) for name, prediction in want.items()}
     console.print()
     console.print(launches_table(rows))

@@ -38,6 +38,15 @@ def test_launches(case: str, layers: dict[str, int], launched: dict[str, int], r
     assert any(r.problem for r in rows) == (case != "as_many")
 
 
+def test_a_reference_that_ran_is_a_problem_with_its_reason() -> None:
+    """Also where the launches are as many as the layers."""
+    fallbacks = {"mlp": ["hidden size 9000; the kernel takes at most 8192"], "layer_norm": []}
+    rows = count(["mlp"], Counter(mlp=12), Counter(mlp=12), fallbacks)
+    said = "mlp 12 12 not as many; the reference ran: hidden size 9000; the kernel takes at most 8192"
+    assert said in printed(launches_table(rows))
+    assert [r.kernel for r in rows] == ["mlp"]
+
+
 AGREEMENTS = [
     ("within", Agreement(2e-3, 0.9999, 1e-3), "2.00e-03 0.9999000 1.00e-03 within"),
     ("misses", Agreement(2e-3, 0.998, 1e-3), "missed by worst layer"),
