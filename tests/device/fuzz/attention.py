@@ -128,9 +128,9 @@ WRONG = {
     # what is wrong        arguments that replace the right ones
     "integers": lambda a: {"query": a["query"].int()},
     "other_dtype": lambda a: {"key": a["key"].to(torch.float16 if a["key"].dtype != torch.float16 else torch.float32)},
-    "batches": lambda a: {"key": a["key"].new_ones(a["query"].shape[0] + 2, *a["key"].shape[1:])},
+    "batches": lambda a: {name: a[name].new_ones(n, *a[name].shape[1:]) for name, n in (("key", 5), ("value", 7))},
     "heads": lambda a: {
-        "value": a["value"].new_ones(a["value"].shape[0], a["query"].shape[1] + 2, *a["value"].shape[2:])
+        name: a[name].new_ones(a[name].shape[0], n, *a[name].shape[2:]) for name, n in (("key", 11), ("value", 13))
     },
     "head_dim": lambda a: {"key": a["key"].new_ones(*a["key"].shape[:3], a["query"].shape[3] + 1)},
     "lengths": lambda a: {
