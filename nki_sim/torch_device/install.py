@@ -17,20 +17,21 @@ PRIVATE_NAMES = """
 """
 
 
-def install(strict: bool = False) -> None:
+def install(strict: bool | None = None) -> None:
     """Register the simulated `neuron` device, `torch.neuron`, and an in-memory module `torch_neuronx`.
 
     Also makes `import nki` resolve to the simulator. It concerns the whole process and cannot be undone; calling it
     again with the same arguments does nothing. Call it before transformers, accelerate or diffusers look for a device:
     they remember the answer.
 
-    strict: also refuse what hardware refuses and CPU arithmetic would let pass (docs/device.md lists it).
+    strict: also refuse what hardware refuses and CPU arithmetic would let pass (docs/device.md lists it). None takes the
+    device as it is installed, or else one that is not strict.
 
     Raises RuntimeError beside a real `torch_neuronx`, when `torch.neuron` exists, when another backend has taken the
     PrivateUse1 name, when torch lacks a private name that the device needs, or when strictness would have to change.
     """
     if _installed:
-        if _installed != {"strict": strict}:
+        if strict not in (None, _installed["strict"]):
             raise RuntimeError(
                 f"the simulated neuron device is installed with strict={_installed['strict']} and cannot change to "
                 f"strict={strict}; it lives as long as the process: use a new one"
@@ -39,8 +40,8 @@ def install(strict: bool = False) -> None:
     _check_room()
     if not nki_sim.installed():
         nki_sim.install()
-    _register(strict)
-    _installed["strict"] = strict
+    _register(bool(strict))
+    _installed["strict"] = bool(strict)
 
 
 def _check_room() -> None:
