@@ -23,7 +23,7 @@ from torch import nn
 
 from .dispatch import NAMESPACE
 from .swap import conditions as when
-from .swap.candidates import CAN_BE_SWAPPED, SWAPPED, Candidate, candidates
+from .swap.candidates import CAN_BE_SWAPPED, NOT_SWAPPED, SWAPPED, Candidate, candidates, is_swapped
 from .swap.config_view import IMPLEMENTATION, REPLACED, ConfigView, view_of
 from .swap.entry import INTERFACE, Entry
 from .swap.forwards import rebind, restore
@@ -63,7 +63,8 @@ ENTRIES = (
     Entry(f"{BERT}:BertLayer", "mlp", "BertLayer", BLOCK),
 )
 
-OPERATIONS = {"attention": "attention", "mlp": "mlp", "norm": "layer_norm"}
+# Names of operations, and the kernel of each. A report speaks of kernels, so their names are as good.
+OPERATIONS = {"attention": "attention", "mlp": "mlp", "norm": "layer_norm", "layer_norm": "layer_norm"}
 
 _entries: dict[str, Entry] = {entry.replaces: entry for entry in ENTRIES}
 _reports: "weakref.WeakKeyDictionary[nn.Module, Report]" = weakref.WeakKeyDictionary()
@@ -73,9 +74,10 @@ _lock = threading.RLock()
 def apply(model: nn.Module, only: Optional[Iterable[str]] = None) -> Report:
     """Swap the kernels into `model`, and say what became of each layer. A second call finds everything done.
 
-    only  operations to swap, of "attention", "mlp", "norm"; by default all
-    A layer that cannot be swapped exactly is left alone, with the reason. ImportError where the `kernels` package is
-    missing, TypeError for something that is no nn.Module, ValueError for an unknown operation.
+    only  operations to swap, of "attention", "mlp", "norm" (or "layer_norm", as the report has it); by default all
+    A layer that cannot be swapped exactly is left alone, with the reason. A copy.deepcopy of the model stays swapped,
+    and can be reverted; a pickle (torch.save of the model) opens as the original model: apply again. ImportError where
+    the `kernels` package is missing, TypeError for something that is no nn.Module, ValueError for an unknown operation.
     """
     with _lock:
         found = candidates(modules_of(model), _entries.values(), kernels_of(only))
@@ -103,8 +105,17 @@ def revert(model: nn.Module) -> Report:
 
 
 def report_of(model: nn.Module) -> Optional[Report]:
-    """The report of the last `apply` to this model, also when `loading()` made it; None if there is none."""
-    return _reports.get(model)
+    """The report of the last `apply` to this model, also when `loading()` made it; None if nothing is swapped in it.
+
+    A copy, or a part of a swapped model, was never given to `apply`: the report then says what is swapped in it now.
+    """
+    with _lock:
+        modules = modules_of(model)
+        if model in _reports or not any(is_swapped(module) for _, module in modules):
+            return _reports.get(model)
+        found = candidates(modules, _entries.values(), kernels_of(None))
+    rows = [candidate.row(candidate.reason or NOT_SWAPPED) for candidate in found]
+    return Report(title(rows, SWAPPED), tuple(rows))
 
 
 def register(entry: Entry) -> None:
@@ -121,8 +132,7 @@ def loading(only: Optional[Iterable[str]] = None) -> Iterator[None]:
 
     Concerns the current thread (or task) only: another one that loads a model meanwhile gets it untouched.
     """
-    wanted = None if only is None else tuple([only] if isinstance(only, str) else only)
-    kernels_of(wanted)
+    wanted = kernels_of(only)
 
     def receive(result: Any) -> None:
         for model in models_in(result):
@@ -133,11 +143,16 @@ def loading(only: Optional[Iterable[str]] = None) -> Iterator[None]:
 
 
 def kernels_of(only: Optional[Iterable[str]]) -> frozenset[str]:
-    """Names of kernels from names of operations."""
-    names = OPERATIONS if only is None else [only] if isinstance(only, str) else list(only)
+    """Names of kernels from names of operations or kernels."""
+    remedy = f"allowed: {', '.join(OPERATIONS)}; leave it out for all of them"
+    if not (only is None or isinstance(only, Iterable)):
+        raise TypeError(f"only: got {only!r}; {remedy}")
+    names = list(OPERATIONS) if only is None else [only] if isinstance(only, str) else list(only)
+    if not names:
+        raise ValueError(f"only: got {only!r}, which names nothing; {remedy}")
     for name in names:
-        if name not in OPERATIONS:
-            raise ValueError(f"only: got {name!r}; allowed: {', '.join(OPERATIONS)}; leave it out for all of them")
+        if not (isinstance(name, str) and name in OPERATIONS):
+            raise ValueError(f"only: got {name!r}; {remedy}")
     return frozenset(OPERATIONS[name] for name in names)
 
 

@@ -137,9 +137,10 @@ def test_twice_is_once() -> None:
         (["attention"], {"attention": 2}),
         (["mlp", "norm"], {"mlp": 2, "layer_norm": 5}),
         ("norm", {"layer_norm": 5}),
-        ([], {}),
+        (("layer_norm",), {"layer_norm": 5}),
+        ({"norm", "layer_norm"}, {"layer_norm": 5}),
     ],
-    ids=["attention", "two", "a_word", "none"],
+    ids=["attention", "two", "a_word", "name_of_the_report", "both_names"],
 )
 def test_only(only: Any, kernels_swapped: dict[str, int]) -> None:
     report = registry.apply(vit(), only)
@@ -252,11 +253,12 @@ def test_deep_copy_stays_swapped_and_can_be_reverted() -> None:
     untouched = outputs(model)
     registry.apply(model)
     twin = copy.deepcopy(model)
-    assert {row.reason for row in registry.explain(twin).rows} == {"swapped"}
+    assert registry.report_of(twin) == registry.report_of(model)
     vit_neuron.reset_stats()
     assert_same_outputs(outputs(twin), untouched)
     assert vit_neuron.stats()["attention"].reference.total() == 2
     registry.revert(twin)
+    assert registry.report_of(twin) is None
     assert twin.layers[0].attention.config is twin.config
     assert {row.reason for row in registry.explain(model).rows} == {"swapped"}
     assert {row.reason for row in registry.explain(twin).rows} == {"can be swapped"}
@@ -271,6 +273,7 @@ def test_pickle_opens_as_the_original() -> None:
     stream.seek(0)
     assert b"vit_neuron" not in stream.getvalue()
     for twin in (pickle.loads(pickle.dumps(model)), torch.load(stream, weights_only=False)):
+        assert registry.report_of(twin) is None
         assert {row.reason for row in registry.explain(twin).rows} == {"can be swapped"}
         assert twin.layers[0].attention.config is twin.config
         for got, want in zip(outputs(twin), untouched, strict=True):
@@ -332,10 +335,18 @@ WRONG = [
     ("no_revert", lambda: registry.revert({}), TypeError, "model: got dict; allowed: a torch.nn.Module"),
     (
         "only",
-        lambda: registry.apply(nn.Linear(1, 1), ["layer_norm"]),
+        lambda: registry.apply(nn.Linear(1, 1), ["norms"]),
         ValueError,
-        "only: got 'layer_norm'; allowed: ",
+        "only: got 'norms'; allowed: attention, mlp, norm, layer_norm; leave it out for all of them",
     ),
+    ("only_number", lambda: registry.explain(nn.Linear(1, 1), 3), TypeError, "only: got 3; allowed: attention, "),
+    (
+        "only_nothing",
+        lambda: registry.apply(nn.Linear(1, 1), []),
+        ValueError,
+        r"only: got \[\], which names nothing; allowed: ",
+    ),
+    ("only_none_inside", lambda: registry.apply(nn.Linear(1, 1), [None]), ValueError, "only: got None; allowed: "),
     ("register", lambda: registry.register("ViT"), TypeError, "entry: got str; allowed: a registry.Entry"),
 ]
 
@@ -404,3 +415,12 @@ def test_report_of() -> None:
     assert registry.report_of(model) is report
     registry.revert(model)
     assert registry.report_of(model) is None
+
+
+def test_report_of_a_copy_that_is_swapped_in_part() -> None:
+    model = vit()
+    registry.apply(model, "mlp")
+    report = registry.report_of(copy.deepcopy(model))
+    assert Counter(row.kernel for row in report.swapped) == {"mlp": 2}
+    assert {row.reason for row in report.left} == {"not swapped"}
+    assert report.title.startswith("2 of ")

@@ -16,7 +16,7 @@ from .report import Row
 
 LOOKS_LIKE = re.compile(r"(Attention|MLP|Mlp|FFN|FeedForward|LayerNorm|RMSNorm)\d*d?$")
 
-SWAPPED, CAN_BE_SWAPPED = "swapped", "can be swapped"
+SWAPPED, CAN_BE_SWAPPED, NOT_SWAPPED = "swapped", "can be swapped", "not swapped"
 
 
 @dataclass(frozen=True)
