@@ -16,7 +16,7 @@ import numpy as np
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, refusal
 from .memory import MemoryRegion, Storage
-from .nkiobject import NKIObject
+from .opaque import Opaque
 from .registers import INT64, NkiScalar, Register
 from .strides import row_major
 from .trace import Access, RunTimeAccess
@@ -58,7 +58,7 @@ def refuse(what: str, given: str, allowed: str, remedy: str = "") -> IllegalInst
     return IllegalInstruction(refusal(what, given, allowed, remedy))
 
 
-class View(NKIObject):
+class View(Opaque):
     """Attributes: shape, strides and offset (elements), dtype, buffer, name, ndim, size."""
 
     __slots__ = ("_seen", "buffer", "dtype", "indirection", "name", "offset", "shape", "storage", "strides")
@@ -84,11 +84,6 @@ class View(NKIObject):
     def __repr__(self) -> str:
         where = f", offset={self.offset}" if self.offset else ""
         return f"{type(self).__name__}({self.name or 'tensor'}, {self.shape}, {self.dtype}, {self.buffer.name}{where})"
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = object.__hash__
 
     @property
     def ndim(self) -> int:
@@ -276,7 +271,7 @@ class View(NKIObject):
 
     def _room(self, extent: int, count: int, dim: int) -> int:
         """How many starts a run of `count` elements has in a dim. Runs of none exist, but no instruction takes them."""
-        if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= extent:
+        if isinstance(count, (bool, Opaque)) or not hasattr(count, "__index__") or not 0 <= count <= extent:
             raise OutOfBounds(
                 refusal("nl.ds", f"size {count!r} on dim {dim} of shape {self.shape}", f"an int of 0..{extent}")
             )

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import IllegalInstruction, OutOfBounds, refusal
 from ..memory import MemoryRegion
 from ..nkiobject import NKIObject
+from ..opaque import Opaque
 from ..tensor import NkiTensor
 from .creation import ndarray
 
@@ -116,7 +117,7 @@ class NkiGrid(NKIObject):
                 given = f"[{item.start}:{item.stop}:{item.step}] on dim {dim} of grid {self.shape}"
                 raise OutOfBounds(refusal("grid index", given, "a range of neighbouring tiles inside the grid"))
             return start, stop
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
+        if isinstance(item, (bool, Opaque)) or not hasattr(item, "__index__"):
             raise TypeError(refusal("grid index", f"a {type(item).__name__}", "ints, slices and ... of Python"))
         index = int(item) + (count if int(item) < 0 else 0)
         if not 0 <= index < count:

@@ -192,7 +192,7 @@ def index(rows: int = 3, dtype: Any = nl.int32) -> Any:
 
 
 def scatter(t: Any, srcs: Any = None, rows: Any = None, **options: Any) -> None:
-    dst = picked(t, rows or index())
+    dst = picked(t, index() if rows is None else rows)
     add(dst, [dst, sbuf((3, 5))] if srcs is None else srcs(dst), **options)
 
 

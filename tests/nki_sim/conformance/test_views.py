@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -775,3 +776,49 @@ def test_any_chain_of_views_reads_what_numpy_reads(steps: list[Any], buffer: str
         np.testing.assert_array_equal(contents(t), x)
 
     inside(body)
+
+
+# What Python may not ask of a tensor, since only the device knows: the use, and how the sentence names it.
+LOOKS = [
+    ("if", lambda t: 1 if t else 0, "the truth"),
+    ("and", lambda t: t and 1, "the truth"),
+    ("not", lambda t: not t, "the truth"),
+    ("int", int, r"int\(\)"),
+    ("float", float, r"float\(\)"),
+    ("range", range, r"an index or range\(\)"),
+    ("index", lambda t: [1, 2][t], "an index"),
+    ("iteration", list, "iteration"),
+    ("in", lambda t: 1.0 in t, "Python's in"),
+    ("numpy", np.asarray, "NumPy"),
+    ("numpy_function", np.exp, "NumPy"),
+    ("equal", lambda t: t == 1, "Python's == or !="),
+    ("equal_swapped", lambda t: operator.eq(1.0, t), "Python's == or !="),
+    ("not_equal", lambda t: t != 0.5, "Python's == or !="),
+    ("equal_numpy", lambda t: t == np.float32(1), "Python's == or !="),
+    ("less", lambda t: t < 1, "Python's <"),
+    ("less_swapped", lambda t: operator.lt(1, t), "Python's >"),
+    ("less_equal", lambda t: t <= t, "Python's <="),
+    ("greater", lambda t: t > 1.0, "Python's >"),
+    ("greater_equal", lambda t: t >= 1, "Python's >="),
+]
+
+
+@pytest.mark.parametrize(("case", "look", "named"), LOOKS)
+@pytest.mark.parametrize("nki", ["0.6", "0.7"])
+def test_python_does_not_see_what_a_tensor_holds(case: str, look: Callable[[Any], Any], named: str, nki: str) -> None:
+    message = rf"NkiTensor: got {named}.* of NkiTensor\(tensor, \(1, 1\), float32, sbuf\); allowed: .*not known while.*"
+    with pytest.raises(TypeError, match=message + r"use nl.where.*\(test_views.py:\d+\)"):
+        inside(lambda: look(nl.full((1, 1), 1.0, "float32")), nki=nki)
+
+
+@pytest.mark.parametrize("nki", ["0.6", "0.7"])
+def test_tensors_are_told_apart_by_identity(nki: str) -> None:
+    def body() -> None:
+        t, other = nl.full((1, 1), 1.0, "float32"), nl.full((1, 1), 1.0, "float32")
+        assert all(t == same for same in (t,))
+        assert all(t != different for different in (other, None, "t", (), nl.float32))
+        assert t not in (None, "t", other)
+        assert t in [other, t]
+        assert {t: "first", other: "second"}[other] == "second"
+
+    inside(body, nki=nki)
