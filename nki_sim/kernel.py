@@ -153,12 +153,14 @@ def launch(
     target: Generation | None = None,
     execute: bool = True,
     trip_counts: Mapping[str, int] | None = None,
+    overflow_warns: bool = False,
 ) -> tuple[Launch, Any]:
     """One launch: the machine after it, and the results.
 
     target: the generation, by default the one of the environment. execute=False leaves out the arithmetic (results are
     then meaningless); device loops whose count is computed then run `trip_counts[name of the body function]` times, or
-    ``trip_counts["file.py:line"]`` of the loop. Raises IllegalInstruction for what the hardware refuses.
+    ``trip_counts["file.py:line"]`` of the loop. overflow_warns: too little memory is a warning. Raises
+    IllegalInstruction for what the hardware refuses.
     """
     target = target or generation()
     configured = logical_cores()
@@ -175,7 +177,7 @@ def launch(
     count = cores if cores is not None else min(configured or 1, target.max_cores)
     if not 1 <= count <= target.max_cores:
         raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
-    machine = Launch(kernel.name, target, count, bracket, execute)
+    machine = Launch(kernel.name, target, count, bracket, execute, overflow_warns)
     machine.options, machine.trip_counts = kernel.options, trip_counts
     if not settings.at_least("0.7"):
         _warn_of_new_python(kernel)
@@ -328,7 +330,7 @@ class Inputs:
         shape = array.shape or (1,)
         dense = np.ascontiguousarray(array).reshape(shape).astype(dtypes.storage(dtype), copy=False)
         allocation = Allocation(self.region, shape, dtype, name, (name, 0))
-        check_fits(allocation, self.machine.target)
+        check_fits(allocation, self.machine.target, self.machine.overflow_warns)
         tensor = NkiTensor(shape, dtype, Storage(allocation, contents=dense), self.region, name)
         self._seen[id(value)] = value, tensor
         if not np.shares_memory(dense, array) and array.flags.writeable:

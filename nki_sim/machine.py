@@ -24,10 +24,20 @@ if TYPE_CHECKING:
 class Launch:
     """One call of a kernel: what its cores share.
 
-    `execute=False` leaves out the arithmetic; every check, allocation and record stays.
+    `execute=False` leaves out the arithmetic; every check, allocation and record stays. `overflow_warns=True` makes too
+    little memory a warning.
     """
 
-    def __init__(self, name: str, target: Generation, cores: int, bracket: bool, execute: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        target: Generation,
+        cores: int,
+        bracket: bool,
+        execute: bool = True,
+        overflow_warns: bool = False,
+    ) -> None:
+        self.overflow_warns = overflow_warns
         self.name, self.target, self.bracket, self.execute = name, target, bracket, execute
         self.nki_version = settings.nki_version
         self.shared: list[Storage] = []
@@ -81,8 +91,8 @@ class Core:
     def __init__(self, launch: Launch, index: int) -> None:
         self.launch, self.index = launch, index
         self.trace = Trace()
-        self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, self.trace)
-        self.psum = OnChipMemory(MemoryRegion.psum, launch.target, self.trace)
+        self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, self.trace, launch.overflow_warns)
+        self.psum = OnChipMemory(MemoryRegion.psum, launch.target, self.trace, launch.overflow_warns)
         self.shared_count = 0
         # One accumulator per lane, NaN until an instruction sets them. scalar: reduce_regs of the Scalar Engine.
         self.accumulators = {
@@ -114,13 +124,13 @@ class Core:
         if region.on_chip:
             (self.sbuf if region is MemoryRegion.sbuf else self.psum).add(allocation)
         else:
-            check_fits(allocation, self.target)
+            check_fits(allocation, self.target, self.launch.overflow_warns)
         return Storage(allocation, self.trace)
 
     def _allocate_shared(self, allocation: Any) -> Storage:
         ordinal = self.shared_count
         self.shared_count += 1
-        check_fits(allocation, self.target)
+        check_fits(allocation, self.target, self.launch.overflow_warns)
         if ordinal == len(self.launch.shared):
             self.launch.shared.append(Storage(allocation))
             return self.launch.shared[-1]

@@ -11,8 +11,7 @@ import enum
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -122,29 +121,15 @@ class Storage:
             self.allocation.dropped = len(self.clock)
 
 
-_overflow_warns = False
-
-
-@contextmanager
-def overflow_warns() -> Iterator[None]:
-    """Inside the block a launch that needs more memory than there is goes on with a warning, in every thread."""
-    global _overflow_warns
-    before, _overflow_warns = _overflow_warns, True
-    try:
-        yield
-    finally:
-        _overflow_warns = before
-
-
-def overflow(text: str) -> None:
-    """Raises OutOfMemory with this text, or warns inside `overflow_warns`."""
-    if not _overflow_warns:
+def overflow(text: str, warns: bool) -> None:
+    """Raises OutOfMemory with this text, or warns if the launch goes on as if its tensors fitted."""
+    if not warns:
         raise OutOfMemory(text)
     warnings.warn(text, stacklevel=3)
 
 
-def check_fits(allocation: Allocation, target: Generation) -> None:
-    """Refuses one tensor that alone is larger than its memory."""
+def check_fits(allocation: Allocation, target: Generation, warns: bool = False) -> None:
+    """Refuses one tensor that alone is larger than its memory, or warns of it."""
     if allocation.region is MemoryRegion.sbuf:
         room, what = target.sbuf_usable_bytes, "SBUF bytes per partition"
     elif allocation.region is MemoryRegion.psum:
@@ -162,15 +147,16 @@ def check_fits(allocation: Allocation, target: Generation) -> None:
                 f"at most {room:,} on {target.name}",
                 "split the tensor into smaller tiles",
                 allocation.site,
-            )
+            ),
+            warns,
         )
 
 
 class OnChipMemory:
     """The accounting of one core's SBUF or PSUM."""
 
-    def __init__(self, region: MemoryRegion, target: Generation, clock: Any) -> None:
-        self.region, self.target, self.clock = region, target, clock
+    def __init__(self, region: MemoryRegion, target: Generation, clock: Any, warns: bool = False) -> None:
+        self.region, self.target, self.clock, self.warns = region, target, clock, warns
         self.allocations: list[Allocation] = []
 
     @property
@@ -186,7 +172,7 @@ class OnChipMemory:
         return -(-allocation.row_bytes // bank) * bank
 
     def add(self, allocation: Allocation) -> None:
-        check_fits(allocation, self.target)
+        check_fits(allocation, self.target, self.warns)
         allocation.birth = len(self.clock)
         self.allocations.append(allocation)
 
@@ -228,7 +214,7 @@ class OnChipMemory:
         return total
 
     def check(self) -> None:
-        """Refuses a launch whose live tiles did not fit at some moment."""
+        """Refuses a launch whose live tiles did not fit at some moment, or warns of it."""
         if sum(map(self.footprint, self.allocations)) <= self.room:
             return
         peak, live = self.high_water()
@@ -246,7 +232,8 @@ class OnChipMemory:
                 "reuse tiles, make them smaller, or let go of them earlier",
                 newest.site,
             )
-            + f"\nlargest live tensors:\n  {rows}"
+            + f"\nlargest live tensors:\n  {rows}",
+            self.warns,
         )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, Literal
 
 from ..generations import generation
 from ..kernel import Kernel, launch
-from ..memory import overflow_warns
 from ..timing import ALL_ON, TIMING, Mechanisms
 from ..timing.queues import DEFAULT_MODE, MODES
 from ..timing.schedule import Order, schedule
@@ -51,10 +49,15 @@ def profile(
     bound.apply_defaults()
     if grid is not None:
         kernel = kernel[grid]
-    with overflow_warns() if capacity == "warn" else nullcontext():
-        machine, outputs = launch(
-            kernel, dict(bound.arguments), kernel.cores, generation(target), execute, trip_counts=trip_counts
-        )
+    machine, outputs = launch(
+        kernel,
+        dict(bound.arguments),
+        kernel.cores,
+        generation(target),
+        execute,
+        trip_counts=trip_counts,
+        overflow_warns=capacity == "warn",
+    )
     constants = TIMING[machine.target.name]
     timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)
     return Profile(kernel.name, machine, timeline, constants, order, execute, outputs if execute else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 from collections import defaultdict
 from contextlib import nullcontext
@@ -132,6 +133,31 @@ def test_capacity_can_be_a_warning() -> None:
     assert found.sbuf_high_water == 3 * 90 * 1024
     with pytest.raises(nki_sim.OutOfMemory):
         run(too_much, x)
+
+
+def test_a_launch_that_only_warns_leaves_others_strict() -> None:
+    """Two launches with capacity="warn" that overlap in threads, the first to begin being the first to end."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    @nki.jit
+    def first(x):
+        begun.set()
+        assert go_on.wait(10)
+        return x
+
+    @nki.jit
+    def second(x):
+        go_on.set()
+        waiting.join(10)
+        return x
+
+    x = rows(8)
+    waiting = threading.Thread(target=lambda: nki_sim.profile(first, x, capacity="warn"))
+    waiting.start()
+    assert begun.wait(10)
+    nki_sim.profile(second, x, capacity="warn")
+    with pytest.raises(nki_sim.OutOfMemory, match="live at once"):
+        run(too_much, rows(90 * 1024))
 
 
 def test_device_loops_cost_what_their_iterations_cost() -> None:
