@@ -63,8 +63,9 @@ ENTRIES = (
     Entry(f"{BERT}:BertLayer", "mlp", "BertLayer", BLOCK),
 )
 
-# Names of operations, and the kernel of each. A report speaks of kernels, so their names are as good.
-OPERATIONS = {"attention": "attention", "mlp": "mlp", "norm": "layer_norm", "layer_norm": "layer_norm"}
+OPERATIONS = {"attention": "attention", "mlp": "mlp", "norm": "layer_norm"}
+# A report speaks of kernels; their names are as good as those of operations.
+KERNELS = {**OPERATIONS, "layer_norm": "layer_norm"}
 
 _entries: dict[str, Entry] = {entry.replaces: entry for entry in ENTRIES}
 _reports: "weakref.WeakKeyDictionary[nn.Module, Report]" = weakref.WeakKeyDictionary()
@@ -144,16 +145,16 @@ def loading(only: Optional[Iterable[str]] = None) -> Iterator[None]:
 
 def kernels_of(only: Optional[Iterable[str]]) -> frozenset[str]:
     """Names of kernels from names of operations or kernels."""
-    remedy = f"allowed: {', '.join(OPERATIONS)}; leave it out for all of them"
+    remedy = f"allowed: {', '.join(OPERATIONS)} (or layer_norm); leave it out for all of them"
     if not (only is None or isinstance(only, Iterable)):
         raise TypeError(f"only: got {only!r}; {remedy}")
     names = list(OPERATIONS) if only is None else [only] if isinstance(only, str) else list(only)
     if not names:
         raise ValueError(f"only: got {only!r}, which names nothing; {remedy}")
     for name in names:
-        if not (isinstance(name, str) and name in OPERATIONS):
+        if not (isinstance(name, str) and name in KERNELS):
             raise ValueError(f"only: got {name!r}; {remedy}")
-    return frozenset(OPERATIONS[name] for name in names)
+    return frozenset(KERNELS[name] for name in names)
 
 
 def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:

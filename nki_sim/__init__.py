@@ -7,11 +7,13 @@ nki_sim.install()          # from here on `import nki` is the simulator
 from .errors import IllegalInstruction, NkiValidationError, OutOfBounds, OutOfMemory, UnsupportedVersion
 from .install import install, installed
 from .kernel import Kernel, count_launches, jit, observe, simulate
+from .linter import Finding, lint
 from .profiler import Profile, profile
 from .timing import PROFILER_EXTRA_US
 
 __all__ = [
     "PROFILER_EXTRA_US",
+    "Finding",
     "IllegalInstruction",
     "Kernel",
     "NkiValidationError",
@@ -23,6 +25,7 @@ __all__ = [
     "install",
     "installed",
     "jit",
+    "lint",
     "observe",
     "profile",
     "simulate",

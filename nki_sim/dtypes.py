@@ -7,6 +7,7 @@ integers rounds to nearest even and saturates (release notes of NKI 0.6).
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -76,10 +77,10 @@ _FROM_NUMPY = {f.numpy: f.name for f in reversed(FORMATS.values()) if f.kind != 
 _F32 = np.dtype(np.float32)
 
 
-def canonical(dtype: Any) -> DType:
+def canonical(dtype: Any, remedy: str = "") -> DType:
     """The NKI name of a dtype given as a name, a NumPy dtype or a scalar type.
 
-    Raises TypeError for a format that no NeuronCore has (float64, complex).
+    Raises TypeError for a format that no NeuronCore has (float64, complex); `remedy` says what to do then.
     """
     if isinstance(dtype, str):
         known = FORMATS.get(str(dtype)) or FORMATS.get(f"{dtype}_")
@@ -93,9 +94,8 @@ def canonical(dtype: Any) -> DType:
             name = _FROM_NUMPY.get(inner) if isinstance(inner, np.dtype) else None
         if name is not None:
             return name
-    raise TypeError(
-        f"dtype: got {dtype!r}; allowed: {', '.join(FORMATS)}; convert the array first, e.g. x.astype(np.float32)"
-    )
+    near = difflib.get_close_matches(str(dtype), FORMATS, 1) or ["float32"]
+    raise TypeError(f"dtype: got {dtype!r}; allowed: {', '.join(FORMATS)}; {remedy or f'use nl.{near[0]}'}")
 
 
 def itemsize(name: str) -> int:

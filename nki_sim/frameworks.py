@@ -40,6 +40,12 @@ def as_array(value: Any) -> tuple[np.ndarray[Any, Any] | None, str]:
     return None, ""
 
 
+def is_torch(value: Any) -> bool:
+    """Whether it is a tensor of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 def from_arrays(value: Any, framework: str) -> Any:
     """Results in the caller's kind of array; tuples and lists keep their form."""
     if isinstance(value, (tuple, list)):

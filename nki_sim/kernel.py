@@ -323,8 +323,9 @@ class Inputs:
         return self.convert(name, content)
 
     def _tensor(self, name: str, value: Any, array: np.ndarray[Any, Any]) -> NkiTensor:
+        conversion = f"{name}.float()" if frameworks.is_torch(value) else f"{name}.astype(np.float32)"
         try:
-            dtype = dtypes.canonical(array.dtype)
+            dtype = dtypes.canonical(array.dtype, f"convert it first, e.g. {conversion}")
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from None
         shape = array.shape or (1,)

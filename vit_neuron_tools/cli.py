@@ -33,7 +33,10 @@ def demo(
     swap: Annotated[
         bool, typer.Option("--swap/--no-swap", help="Swap our kernels in, or leave the model alone.")
     ] = True,
-    layers: Annotated[Optional[str], typer.Option(help=f"What to swap: {ALL}, or some of them.")] = None,  # noqa: UP045
+    layers: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"What to swap: {ALL} (or layer_norm), or some of them."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the picture.", file_okay=False)] = Path("demo_out"),
 ) -> None:
     """Run a trained DINOv2 with the kernels swapped in on a simulated Neuron device, and check what it gives."""
@@ -78,12 +81,14 @@ def _operations(layers: str | None, swap: bool) -> tuple[str, ...]:
         raise typer.BadParameter("nothing is swapped with --no-swap; leave one of the two out", param_hint="--layers")
     if not swap:
         return ()
-    names = tuple(dict.fromkeys(name.strip() for name in (ALL if layers is None else layers).split(",")))
+    given_names = (name.strip() for name in (ALL if layers is None else layers).split(","))
+    names = tuple(dict.fromkeys("norm" if name == "layer_norm" else name for name in given_names))
     unknown = [name for name in names if name not in OPERATIONS]
     if unknown:
         given = ", ".join(map(repr, unknown))
         raise typer.BadParameter(
-            f"{given} is none of {', '.join(OPERATIONS)}; separate them by commas", param_hint="--layers"
+            f"{given} is none of {', '.join(OPERATIONS)} (or layer_norm); separate them by commas",
+            param_hint="--layers",
         )
     return names
 

@@ -48,7 +48,12 @@ def _check_place(sizes: tuple[int, ...], buffer: MemoryRegion, address: Any, tar
     if first + sizes[0] > target.partitions:
         given = f"{sizes[0]} partitions of shape {sizes}" + (f" from partition {first}" if first else "")
         raise IllegalInstruction(
-            refusal("ndarray", given, f"at most {target.partitions} on {target.name}", "tile dim 0")
+            refusal(
+                "ndarray",
+                given,
+                f"at most {target.partitions} on {target.name}",
+                f"loop over dim 0 in tiles of {target.partitions}",
+            )
         )
     if address and buffer is MemoryRegion.psum and address[1] % target.psum_bank_bytes:
         allowed = f"byte offsets that are multiples of {target.psum_bank_bytes}"

@@ -113,7 +113,8 @@ def shared_constant(constant: Any) -> NkiTensor:
         given = f"a {type(constant).__name__}"
         raise TypeError(refusal("nl.shared_constant", given, "a NumPy array or the path of a .npy file"))
     shape = constant.shape or (1,)
-    out = ndarray(shape, dtypes.canonical(constant.dtype), MemoryRegion.shared_hbm)
+    kind = dtypes.canonical(constant.dtype, "convert it first, e.g. constant.astype(np.float32)")
+    out = ndarray(shape, kind, MemoryRegion.shared_hbm)
     if not out.storage.written:
         out.storage.prepare_write()
         out.array[...] = constant.reshape(shape)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import nki_sim
 
@@ -148,7 +150,12 @@ REFUSED = [
         nki_sim.IllegalInstruction,
         "dma_copy: got src in psum; allowed: on trn2 SBUF or HBM; copy PSUM",
     ),
-    ("partitions", partitions_129, nki_sim.IllegalInstruction, "got 129 partitions .* at most 128 on trn2"),
+    (
+        "partitions",
+        partitions_129,
+        nki_sim.IllegalInstruction,
+        "got 129 partitions .*128 on trn2; loop over dim 0 in tiles of 128",
+    ),
     (
         "start",
         starts_at_17,
@@ -173,6 +180,38 @@ def test_refusals(kernel: Any, kind: type[Exception], sentence: str) -> None:
         nki.simulate(kernel)(np.zeros((4, 4), np.float32))
     if issubclass(kind, nki_sim.IllegalInstruction):
         assert "test_core_kernel.py:" in str(caught.value), "names the kernel's source line"
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["internal_api"] == "openblas"}
+
+
+def test_overlapping_launches_give_the_threads_of_openblas_back() -> None:
+    """The launch that begins first ends first: the other one must not take its single thread for the usual number."""
+    begun, go_on = threading.Event(), threading.Event()
+    seen: list[set[int]] = []
+
+    @nki.jit
+    def first(x: Any) -> Any:
+        begun.set()
+        assert go_on.wait(10)
+        return x
+
+    @nki.jit
+    def second(x: Any) -> Any:
+        go_on.set()
+        waiting.join(10)
+        seen.append(blas_threads())
+        return x
+
+    x = np.zeros((2, 2), np.float32)
+    with threadpool_limits(2, user_api="blas"):
+        waiting = threading.Thread(target=first, args=(x,))
+        waiting.start()
+        assert begun.wait(10)
+        second(x)
+        assert seen == [{1}], "the second launch still runs on one thread"
+        assert blas_threads() == {2}
 
 
 def test_float64_is_refused_with_a_remedy() -> None:

@@ -337,7 +337,7 @@ WRONG = [
         "only",
         lambda: registry.apply(nn.Linear(1, 1), ["norms"]),
         ValueError,
-        "only: got 'norms'; allowed: attention, mlp, norm, layer_norm; leave it out for all of them",
+        r"only: got 'norms'; allowed: attention, mlp, norm \(or layer_norm\); leave it out for all of them",
     ),
     ("only_number", lambda: registry.explain(nn.Linear(1, 1), 3), TypeError, "only: got 3; allowed: attention, "),
     (

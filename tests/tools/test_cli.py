@@ -43,7 +43,7 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 REFUSED = [
     # id             arguments                      what the user reads
     ("dtype", ["--dtype", "float16"], "'--dtype': Value error, 'float16' is not one of 'bfloat16', 'float32'"),
-    ("layers", ["--layers", "mlp,atention"], "--layers: 'atention' is none of attention, mlp, norm; separate them by"),
+    ("layers", ["--layers", "mlp,atention"], "'atention' is none of attention, mlp, norm (or layer_norm); separate"),
     ("no_layers", ["--layers", ""], "--layers: '' is none of attention, mlp, norm"),
     ("folder", ["--image", "."], "'--image': file '.' is a directory"),
     ("both", ["--no-swap", "--layers", "mlp"], "--layers: nothing is swapped with --no-swap; leave one of the two out"),
@@ -79,7 +79,7 @@ def test_absent_packages_are_named_with_the_command_that_installs_them(
 def test_options_reach_the_demo(flow: SimpleNamespace, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     result = vit_neuron(
-        "demo", "--dtype", "float32", "--layers", "norm, mlp,norm", "--image", "a.png", "--out", str(out)
+        "demo", "--dtype", "float32", "--layers", "layer_norm, mlp,norm", "--image", "a.png", "--out", str(out)
     )
     assert result.exit_code == 0
     assert flow.options == ("float32", Path("a.png"), ("norm", "mlp"), out)

@@ -213,7 +213,10 @@ def last_free_axes(call: Call) -> None:
     axes = reduced_axes(axis, data.ndim)
     if not axes or 0 in axes or axes != tuple(range(axes[0], data.ndim)):
         allowed = "the last free axes, ending at the final dim (axis 0 is the partition)"
-        raise call.refuse(f"axis={axis} for data {data.shape}", allowed, "permute the free dims first")
+        remedy = "permute the free dims first"
+        if 0 in axes:
+            remedy = "use nisa.nc_transpose first, or nisa.tensor_partition_reduce"
+        raise call.refuse(f"axis={axis} for data {data.shape}", allowed, remedy)
     left = math.prod(data.shape[1 : axes[0]])
     if (dst.partitions, dst.free_size) != (data.partitions, left):
         allowed = f"{data.partitions} partitions with {left} elements"

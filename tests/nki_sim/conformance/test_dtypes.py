@@ -266,6 +266,11 @@ def test_canonical_names(given: object, name: str) -> None:
     assert dtypes.canonical(given) == name
 
 
-def test_formats_that_no_core_has_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"dtype: got .*float64.*allowed: float32, .*convert the array first"):
-        dtypes.canonical(np.float64)
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [(np.float64, "use nl.float32"), ("float33", "use nl.float32"), ("bfloat", "use nl.bfloat16")],
+    ids=["no_core_has_it", "misspelt", "cut_short"],
+)
+def test_formats_that_no_core_has_are_refused(given: object, remedy: str) -> None:
+    with pytest.raises(TypeError, match=rf"dtype: got .*; allowed: float32, .*; {remedy}$"):
+        dtypes.canonical(given)

@@ -130,7 +130,11 @@ def test_nan_spreads() -> None:
 DATA = np.ones((4, 2, 3), np.float32)
 WORDS = np.ones((4, 2, 3), np.int32)
 REFUSED = [
-    ("partition", {"axis": 0}, ["axis=0", "axis 0 is the partition"]),
+    (
+        "partition",
+        {"axis": 0},
+        ["axis=0", "axis 0 is the partition", "nc_transpose first, or nisa.tensor_partition_reduce"],
+    ),
     ("with_partition", {"axis": (0, 1, 2)}, ["axis=(0, 1, 2)", "the last free axes"]),
     ("not_the_last", {"axis": 1, "dst": empty((4, 3))}, ["axis=1", "ending at the final dim", "permute the free dims"]),
     ("twice", {"axis": (2, 2)}, ["axis=(2, 2)"]),

@@ -1,0 +1,118 @@
+"""Names, arguments and buffers of `nki` that a version does not have, asked of the facade."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from .. import facade
+from ..instruction import Instruction
+from ..settings import settings
+from .findings import Finding
+from .reach import Reached
+from .rules import RULES
+
+ASKED = ("nki", "nki.language", "nki.isa", "nki.collectives")
+REMEDIES = {
+    "mask": "slice the operands to their exact size",
+    "dtype": "allocate dst with the dtype",
+    "dst_rmw_op": "use nisa.dma_compute",
+    "unique_indices": "use nisa.dma_compute",
+}
+
+
+def calls_and_names(piece: Reached, version: str) -> Iterator[Finding]:
+    """What the code takes from `nki` and the version lacks."""
+    for node in piece.nodes():
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield from _name(piece, node, version)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            for name in node.names:
+                yield from _export(piece, node, f"{node.module}.{name.name}", version)
+        elif isinstance(node, ast.Call):
+            yield from _call(piece, node, version)
+
+
+@cache
+def exports(module: str, version: str) -> dict[str, Any]:
+    """The names of one module in a version, whichever is installed."""
+    installed = settings.nki_version
+    settings.nki_version = version
+    try:
+        return facade.contents(module)
+    finally:
+        settings.nki_version = installed
+
+
+def _split(dotted: str) -> tuple[str, str] | None:
+    """``nki.isa.engine.vector`` -> ("nki.isa", "engine"); None for a module itself and for what is not NKI."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        if module in facade.MODULES:
+            return (module, parts[length]) if length < len(parts) else None
+    return None
+
+
+def _name(piece: Reached, node: ast.AST, version: str) -> Iterator[Finding]:
+    dotted = piece.dotted(node) or ""
+    found = _split(dotted)
+    if found and dotted == ".".join(found):  # the outer nodes of a chain repeat it
+        yield from _export(piece, node, dotted, version)
+
+
+def _export(piece: Reached, node: ast.AST, dotted: str, version: str) -> Iterator[Finding]:
+    found = _split(dotted)
+    if found is None or found[1].startswith("_"):
+        return
+    if found in facade.REMOVED:
+        since, remedy = facade.REMOVED[found]
+        if _older(since, version):
+            yield Finding.at(RULES["removed"], piece, node, name=dotted, since=since, remedy=remedy)
+    elif found in facade.ADDED:
+        since, remedy = facade.ADDED[found]
+        if not _older(since, version):
+            yield Finding.at(RULES["too-new"], piece, node, name=dotted, since=since, remedy=remedy)
+    elif found[0] in ASKED and found[1] not in exports(found[0], version):
+        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version)
+
+
+def _older(since: str, version: str) -> bool:
+    """Whether `since` is `version` or before."""
+    return [int(part) for part in since.split(".")] <= [int(part) for part in version.split(".")]
+
+
+def _call(piece: Reached, node: ast.Call, version: str) -> Iterator[Finding]:
+    dotted = piece.dotted(node.func)
+    found = _split(dotted) if dotted else None
+    if dotted is None or found is None:
+        return
+    function = exports(found[0], version).get(found[1])
+    parameters = _parameters(function)
+    for keyword in node.keywords:
+        name, value = keyword.arg, keyword.value
+        if name is None:
+            continue
+        literal = value.value if isinstance(value, ast.Constant) else None
+        if name == "buffer" and isinstance(literal, str):
+            yield Finding.at(RULES["buffer-string"], piece, value, buffer=literal)
+        if parameters is not None and name not in parameters:
+            remedy = REMEDIES.get(name, f"it takes {', '.join(parameters)}")
+            yield Finding.at(RULES["argument"], piece, value, name=dotted, argument=name, remedy=remedy)
+        kind = function.enums.get(name) if isinstance(function, Instruction) else None
+        if kind is not None and isinstance(literal, int):
+            yield Finding.at(RULES["enum-number"], piece, value, name=dotted, argument=name, kind=kind.__name__)
+
+
+def _parameters(function: Any) -> list[str] | None:
+    """The keywords that a call may have; None when it may have any, or nothing is known."""
+    if isinstance(function, Instruction):
+        return list(function.parameters)
+    if not inspect.isfunction(function):
+        return None
+    parameters = inspect.signature(function).parameters
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return None if open_ended else list(parameters)
