@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import nki_sim
 
@@ -182,14 +182,22 @@ def test_refusals(kernel: Any, kind: type[Exception], sentence: str) -> None:
         assert "test_core_kernel.py:" in str(caught.value), "names the kernel's source line"
 
 
-def blas_threads() -> set[int]:
-    return {library["num_threads"] for library in threadpool_info() if library["internal_api"] == "openblas"}
+class Blas:
+    """Stands in for threadpoolctl: how many threads the process has, and limits that remember the number before."""
+
+    threads = 2
+
+    def limit(self, limits: int) -> Any:
+        before, self.threads = self.threads, limits
+        return SimpleNamespace(restore_original_limits=lambda: setattr(self, "threads", before))
 
 
-def test_overlapping_launches_give_the_threads_of_openblas_back() -> None:
+def test_overlapping_launches_give_the_threads_of_openblas_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launch that begins first ends first: the other one must not take its single thread for the usual number."""
     begun, go_on = threading.Event(), threading.Event()
-    seen: list[set[int]] = []
+    seen: list[int] = []
+    blas = Blas()
+    monkeypatch.setattr("nki_sim.kernel._blas", lambda: blas)
 
     @nki.jit
     def first(x: Any) -> Any:
@@ -201,17 +209,16 @@ def test_overlapping_launches_give_the_threads_of_openblas_back() -> None:
     def second(x: Any) -> Any:
         go_on.set()
         waiting.join(10)
-        seen.append(blas_threads())
+        seen.append(blas.threads)
         return x
 
     x = np.zeros((2, 2), np.float32)
-    with threadpool_limits(2, user_api="blas"):
-        waiting = threading.Thread(target=first, args=(x,))
-        waiting.start()
-        assert begun.wait(10)
-        second(x)
-        assert seen == [{1}], "the second launch still runs on one thread"
-        assert blas_threads() == {2}
+    waiting = threading.Thread(target=first, args=(x,))
+    waiting.start()
+    assert begun.wait(10)
+    second(x)
+    assert seen == [1], "the second launch still runs on one thread"
+    assert blas.threads == 2
 
 
 def test_float64_is_refused_with_a_remedy() -> None:
