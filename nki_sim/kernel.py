@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -183,7 +183,7 @@ def launch(
         _warn_of_new_python(kernel)
     inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
     converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
-    with np.errstate(all="ignore"), one_blas_thread():
+    with np.errstate(all="ignore"), _one_blas_thread:
         returned = _run_cores(kernel, machine, inputs, converted)
     for core in machine.cores:
         core.sbuf.check()
@@ -202,10 +202,30 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(internal_api="openblas")
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """A tile's matmul is too small for threads: they make it several times slower as soon as another core is busy."""
-    limit: AbstractContextManager[Any] = _blas().limit(limits=1)
-    return limit
+class OneBlasThread:
+    """A tile's matmul is too small for threads: they make it several times slower as soon as another core is busy.
+
+    The number of threads belongs to the process: the first launch sets it, and the last one to end restores it.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.launches = threading.Lock(), 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.launches == 0:
+                self.limit = _blas().limit(limits=1)
+            self.launches += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self.lock:
+            self.launches -= 1
+            if self.launches == 0:
+                self.limit.restore_original_limits()
+
+
+_one_blas_thread = OneBlasThread()
 
 
 def _warn_of_new_python(kernel: Kernel) -> None:
