@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import extras, profile
+from . import extras, lint, profile
 from .errors import UserError
 from .hub import cli as hub_cli
 
@@ -19,6 +19,7 @@ ALL = ",".join(OPERATIONS)
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 app.add_typer(profile.app, name="profile")
 hub_cli.register(app)
+lint.register(app)
 
 
 @app.callback()
