@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Optional
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from . import extras, lint, profile
+from .choices import choice
 from .errors import UserError
+from .folders import make_folder
 from .hub import cli as hub_cli
 
 OPERATIONS = ("attention", "mlp", "norm")
+MODELS = (  # bench_model.MODELS, which would import torch
+    "vit-base",
+    "vit-large",
+    "dinov2-small",
+    "dinov2-base",
+    "dinov2-large",
+    "siglip-so400m-384",
+    "clip-large-14-336",
+)
 ALL = ",".join(OPERATIONS)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
@@ -29,7 +40,7 @@ def main() -> None:
 
 @app.command()
 def demo(
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="What the model computes in.")] = "bfloat16",
+    dtype: Annotated[str, choice("bfloat16", "float32", help="What the model computes in.")] = "bfloat16",
     image: Annotated[Optional[Path], typer.Option(help="A photo of your own, PNG or JPEG.", dir_okay=False)] = None,  # noqa: UP045  # typer reads it at run time
     swap: Annotated[
         bool, typer.Option("--swap/--no-swap", help="Swap our kernels in, or leave the model alone.")
@@ -47,7 +58,7 @@ def demo(
         extras.require("demo")
         from . import demo as flow
 
-        _make_folder(out)
+        make_folder(out)
         good = flow.run(flow.Options(dtype, image, operations, out), console)
     except UserError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
@@ -57,7 +68,7 @@ def demo(
 
 @app.command("bench-model")
 def bench_model(
-    model: Annotated[str, typer.Argument(help="vit-base, dinov2-small, dinov2-base, clip-large-14-336, ...")],
+    model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
     batch: Annotated[int, typer.Option(min=1, help="Images per forward pass.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")] = False,
 ) -> None:
@@ -92,10 +103,3 @@ def _operations(layers: str | None, swap: bool) -> tuple[str, ...]:
             param_hint="--layers",
         )
     return names
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"the folder {path} cannot be made ({error.strerror}); give another one with --out") from error

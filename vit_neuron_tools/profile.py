@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import shlex
-import sys
-from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Optional
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -19,11 +13,13 @@ from typer.core import TyperGroup
 
 import nki_sim
 
-from . import extras
+from . import extras, own_kernels
+from .choices import choice
 from .errors import UserError
-from .operations import DTYPES, OPERATIONS
+from .folders import make_folder
+from .operations import OPERATIONS
 
-ARRAY = re.compile(r"(\d+(?:x\d+)*):(\w+)")
+EXAMPLE = "vit-neuron profile FILE.py:KERNEL --args 'x=128x512:bfloat16 eps=1e-6'"
 
 
 class Group(TyperGroup):
@@ -32,7 +28,21 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and ".py:" in args[0]:
             return "kernel", self.commands["kernel"], args
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise typer.BadParameter(_what_to_write(args[0]))
         return super().resolve_command(ctx, args)
+
+
+def _what_to_write(given: str) -> str:
+    """For a name that is neither an operation nor FILE.py:KERNEL."""
+    names = [name.replace("_", "-") for name in OPERATIONS]
+    if not given.endswith(".py"):
+        return f"{given!r} is none of {', '.join(names)}; for a kernel of your own write FILE.py:KERNEL"
+    try:
+        found = own_kernels.kernels_in(given)
+    except UserError as error:
+        return str(error)
+    return f"{given!r} lacks the kernel; write {given}:KERNEL; its kernels: {found} (ours: {', '.join(names)})"
 
 
 app = typer.Typer(
@@ -40,7 +50,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Time a kernel on the simulator: an operation of vit_neuron, or your own as FILE.py:KERNEL. "
-    "All figures are simulated.",
+    f"All figures are simulated.\n\nExample: {EXAMPLE}",
 )
 
 
@@ -68,18 +78,21 @@ class Options:
         }
 
 
-Target = Annotated[Literal["trn1", "trn2", "trn3"], typer.Option(help="The chip.")]
-Grid = Annotated[Optional[int], typer.Option(help="Physical cores, 1 or 2.", min=1, max=2)]  # noqa: UP045
-Order = Annotated[Literal["program", "list"], typer.Option(help="Program order, or a compiler's list scheduling.")]
-Dge = Annotated[
-    Optional[Literal["swdge", "hwdge", "none"]],  # noqa: UP045  # typer reads it at run time
-    typer.Option(help="Who generates descriptors where the kernel leaves it open."),
+Target = Annotated[str, choice("trn1", "trn2", "trn3", help="The chip.")]
+Grid = Annotated[
+    Optional[int],  # noqa: UP045  # typer reads it at run time
+    typer.Option(help="Physical cores, 1 or 2; default: NEURON_LOGICAL_NC_CONFIG, or 1 if unset.", min=1, max=2),
 ]
-Capacity = Annotated[Literal["raise", "warn"], typer.Option(help="What too much memory is.")]
+Order = Annotated[str, choice("program", "list", help="Program order, or a compiler's list scheduling.")]
+Dge = Annotated[
+    Optional[str],  # noqa: UP045
+    choice("swdge", "hwdge", "none", help="Who generates descriptors where the kernel leaves it open."),
+]
+Capacity = Annotated[str, choice("raise", "warn", help="What too much memory is.")]
 Execute = Annotated[bool, typer.Option("--execute/--no-execute", help="With arithmetic; the time is the same.")]
 Out = Annotated[Optional[Path], typer.Option(help="Folder for pictures, trace and figures.", file_okay=False)]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")]
-Dtype = Annotated[Literal["bfloat16", "float16", "float32"], typer.Option(help="Of the tensors.")]
+Dtype = Annotated[str, choice("bfloat16", "float16", "float32", help="Of the tensors.")]
 Size = Annotated[int, typer.Option(min=1)]
 
 
@@ -147,7 +160,8 @@ def layer_norm(
 def kernel(
     where: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
     args: Annotated[
-        str, typer.Option(help="Arguments, e.g. 'x=128x512:bfloat16 eps=1e-6': SHAPE:DTYPE is an array, else Python.")
+        str,
+        typer.Option(help="Arguments, e.g. 'x=128x512:bfloat16 eps=1e-6': SHAPE:DTYPE is an array, else Python."),
     ] = "",
     target: Target = "trn2",
     grid: Grid = None,
@@ -158,13 +172,14 @@ def kernel(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """A kernel of your own."""
+    """A kernel of your own, e.g. vit-neuron profile FILE.py:KERNEL --args 'x=128x512:bfloat16 eps=1e-6'."""
     options = Options(target, grid, order, dge, capacity, execute, out, json)
 
     def run() -> nki_sim.Profile:
-        nki_sim.install()
-        positional, named = parsed(args)
-        return nki_sim.profile(loaded(where), *positional, **named, **options.of_launch())
+        mine = own_kernels.loaded(where)
+        positional, named = own_kernels.parsed(args)
+        own_kernels.check_call(mine, where, positional, named)
+        return nki_sim.profile(mine, *positional, **named, **options.of_launch())
 
     _show(run, options)
 
@@ -174,69 +189,32 @@ def _operation(name: str, dtype: str, sizes: dict[str, int], options: Options) -
 
 
 def _show(run: Any, options: Options) -> None:
-    console = Console()
     try:
         if options.out is not None:
             extras.require("demo")
+            make_folder(options.out)
         profile: nki_sim.Profile = run()
-        if options.out is not None:
-            options.out.mkdir(parents=True, exist_ok=True)
-            written = [*profile.plot(options.out), profile.to_perfetto(options.out / "trace.json")]
-            profile.to_json(options.out / "figures.json")
-    except (UserError, nki_sim.NkiValidationError, TypeError, ValueError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(2) from None
+        written = "" if options.out is None else _written(profile, options.out)
+    except Exception as error:
+        inside = own_kernels.raised_inside(error)
+        if inside is None and not isinstance(
+            error, (UserError, nki_sim.NkiValidationError, TypeError, ValueError, OSError)
+        ):
+            raise
+        text = str(error) if inside is None else own_kernels.sentence(error, inside)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        raise typer.Exit(2 if inside is None else 1) from None
     if options.json:
         print(profile.to_json())
-        return
-    console.print(profile)
-    if options.out is not None:
-        console.print(f"written: {', '.join(map(str, written))} (open it in https://ui.perfetto.dev)", soft_wrap=True)
+    else:
+        Console().print(profile)
+    if written:
+        Console(stderr=options.json).print(escape(written), soft_wrap=True, highlight=False)
 
 
-def loaded(where: str) -> Any:
-    """The kernel KERNEL of FILE.py. UserError when there is none."""
-    file, _, name = where.rpartition(":")
-    path = Path(file)
-    if not path.is_file():
-        raise UserError(f"there is no file {file}; write FILE.py:KERNEL")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent))
-    if not hasattr(module, name):
-        names = [n for n, v in vars(module).items() if isinstance(v, nki_sim.Kernel)]
-        raise UserError(f"{file} has no {name!r}; its kernels: {', '.join(names) or 'none'}")
-    return getattr(module, name)
-
-
-def parsed(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments from the command line: positional and by name."""
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for item in shlex.split(text):
-        name, equals, value = item.partition("=")
-        if equals and name.isidentifier():
-            named[name] = _value(value)
-        else:
-            positional.append(_value(item))
-    return positional, named
-
-
-def _value(text: str) -> Any:
-    match = ARRAY.fullmatch(text)
-    if match is None:
-        try:
-            return literal_eval(text)
-        except (SyntaxError, ValueError):
-            return text
-    shape, dtype = tuple(map(int, match[1].split("x"))), match[2]
-    if dtype not in DTYPES:
-        raise UserError(f"--args: {text!r} has dtype {dtype!r}; allowed: {', '.join(DTYPES)}")
-    return np.random.default_rng(0).standard_normal(shape, np.float32).astype(DTYPES[dtype])
+def _written(profile: nki_sim.Profile, folder: Path) -> str:
+    """Write pictures, trace and figures; say which."""
+    pictures = ", ".join(path.name for path in profile.plot(folder))
+    profile.to_json(folder / "figures.json")
+    trace = profile.to_perfetto(folder / "trace.json")
+    return f"written to {folder}:\n  {pictures}, figures.json\n  {trace.name} (open it in https://ui.perfetto.dev)"

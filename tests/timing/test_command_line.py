@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from vit_neuron_tools.cli import app
 from vit_neuron_tools.operations import OPERATIONS
-from vit_neuron_tools.profile import parsed
+from vit_neuron_tools.own_kernels import parsed
+from vit_neuron_tools.profile import app as profile_app
 
 KERNEL = """
 import nki
@@ -20,12 +23,27 @@ import nki.language as nl
 
 @nki.jit
 def scaled(x, factor):
+    assert x.shape[0] < 1000, f"scaled: got {x.shape[0]} rows; allowed: at most 999"
     y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=t, src=x)
     nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=factor)
     nisa.dma_copy(dst=y, src=t)
     return y
+
+
+@nki.jit
+def bare(x):
+    assert x.shape[0] == 3
+
+
+@nki.jit
+def broken(x):
+    return {}["absent"]
+
+
+def plain(x):
+    return x
 """
 
 
@@ -68,24 +86,91 @@ def test_a_kernel_of_ones_own(tmp_path: Path) -> None:
     assert json.loads(text)["kernel"] == "scaled"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "arguments", "said"),
-    [
-        ("mine.py:scalde", "", "has no 'scalde'; its kernels: scaled"),
-        ("absent.py:scaled", "", "there is no file"),
-        ("mine.py:scaled", "200x128:float32 2.0", "allowed: at most 128 on trn2"),
-        ("mine.py:scaled", "64x128:int3 2.0", "allowed: bfloat16, float16, float32"),
-        ("mine.py:scaled", "64x128:float32", "missing a required argument"),
-    ],
-)
-def test_wrong_use_says_what_is_allowed(tmp_path: Path, kernel: str, arguments: str, said: str) -> None:
+WRONG = [
+    # kernel, --args, exit status, what is said
+    ("mine.py:scalde", "", 2, "has no 'scalde'; its kernels: scaled, bare, broken"),
+    ("mine.py:plain", "", 2, "`plain` is not a kernel; decorate it with @nki.jit; kernels in"),
+    ("absent.py:scaled", "", 2, "there is no file"),
+    ("mine.py:scaled", "64x128:int3 2.0", 2, "allowed: bfloat16, float16, float32"),
+    ("mine.py:scaled", "64x128 2.0", 2, "'64x128' has no dtype; write 64x128:float32"),
+    ("mine.py:scaled", "64*128 2.0", 2, "'64*128' has no dtype; write 64x128:float32"),
+    ("mine.py:scaled", "64x128:float32 gelu", 2, "got 'gelu'; allowed: an array as in 128x256:float32, a number"),
+    ("mine.py:scaled", "64x128:float32 'gelu", 2, "a quote is not closed"),
+    ("mine.py:scaled", "64x128:float32", 2, "missing a required argument: 'factor'; give the arguments with --args"),
+    ("mine.py:scaled", "", 2, "--args 'x=128x512:bfloat16 factor=...'"),
+    ("mine.py:scaled", "64x128:float32 y=3", 2, "there is no argument 'y'; give the arguments with --args"),
+    # From within the kernel.
+    ("mine.py:scaled", "200x128:float32 2.0", 1, "allowed: at most 128 on trn2"),
+    ("mine.py:scaled", "1000x8:float32 2.0", 1, "error: scaled: got 1000 rows; allowed: at most 999 (mine.py:9)"),
+    ("mine.py:bare", "4x8:float32", 1, "error: AssertionError: assert x.shape[0] == 3 (mine.py:20)"),
+    ("mine.py:broken", "4x8:float32", 1, "error: KeyError: 'absent' (mine.py:25)"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "arguments", "status", "said"), WRONG)
+def test_wrong_use_says_what_is_allowed(tmp_path: Path, kernel: str, arguments: str, status: int, said: str) -> None:
     (tmp_path / "mine.py").write_text(KERNEL)
-    status, text = invoke(f"{tmp_path / kernel}", "--args", arguments)
-    assert status == 2
+    got, text = invoke(f"{tmp_path / kernel}", "--args", arguments)
+    assert got == status
     assert said in " ".join(text.split())
 
 
+def test_what_an_operation_refuses_is_a_sentence() -> None:
+    status, text = invoke("attention", "--head-dim", 256)
+    assert status == 1
+    assert re.fullmatch(r"error: attention: got head_dim 256; .* at most 128 +\(attention.py:\d+\)\n", text)
+
+
+def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("x = 1\nimport no_such_module\n")
+    status, text = invoke(f"{tmp_path / 'bad.py'}:scaled")
+    assert status == 2
+    assert "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'  (bad.py:2)" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("softmx", "'softmx' is none of attention, mlp, layer-norm; for a kernel of your own write FILE.py:KERNEL"),
+        ("mine.py", "its kernels: scaled, bare, broken (ours: attention, mlp, layer-norm)"),
+        ("absent.py", "there is no file"),
+    ],
+)
+def test_a_name_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(KERNEL)
+    monkeypatch.chdir(tmp_path)
+    status, text = invoke(name)
+    assert status == 2
+    assert said in " ".join(text.replace("│", " ").split())
+
+
+def test_the_folder_is_made_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("vit_neuron_tools.operations.Operation.profile", None)
+    status, text = invoke("layer-norm", "--out", tmp_path / "file" / "x")
+    assert status == 2
+    assert "cannot be made (Not a directory); give another one with --out" in text
+
+
+def test_json_with_a_folder_says_on_stderr_what_was_written(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["profile", "layer-norm", "--tokens", "64", "--channels", "128", "--json", "--out", str(tmp_path)]
+    )
+    assert json.loads(result.stdout)["label"] == "simulated"
+    _, *lines = result.stderr.splitlines()
+    assert " ".join(lines) == (
+        "  timeline.png, roofline.png, figures.json   trace.json (open it in https://ui.perfetto.dev)"
+    )
+
+
+def test_help_shows_a_kernel_of_ones_own_and_the_default_of_the_grid() -> None:
+    _, text = invoke("--help")
+    assert "Example: vit-neuron profile FILE.py:KERNEL --args" in " ".join(text.split())
+    options = {option.name: option.help for option in typer.main.get_command(profile_app).commands["mlp"].params}
+    assert options["grid"] == "Physical cores, 1 or 2; default: NEURON_LOGICAL_NC_CONFIG, or 1 if unset."
+
+
 def test_arguments_are_arrays_or_python() -> None:
-    positional, named = parsed("2x3:bfloat16 gelu eps=1e-6 mask=None 'shape=(1, 2)'")
-    assert (positional[0].shape, str(positional[0].dtype), positional[1]) == ((2, 3), "bfloat16", "gelu")
-    assert named == {"eps": 1e-6, "mask": None, "shape": (1, 2)}
+    positional, named = parsed("2x3:bfloat16 'gelu' eps=1e-6 mask=None 'shape=(1, 2)' axes=(0, 1) act='a b' \"two\"")
+    assert (positional[0].shape, str(positional[0].dtype), positional[1:]) == ((2, 3), "bfloat16", ["gelu", "two"])
+    assert named == {"eps": 1e-6, "mask": None, "shape": (1, 2), "axes": (0, 1), "act": "a b"}

@@ -42,7 +42,7 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 REFUSED = [
     # id             arguments                      what the user reads
-    ("dtype", ["--dtype", "float16"], "'--dtype': Value error, 'float16' is not one of 'bfloat16', 'float32'"),
+    ("dtype", ["--dtype", "float16"], "'--dtype': 'float16' is not one of 'bfloat16', 'float32'"),
     ("layers", ["--layers", "mlp,atention"], "'atention' is none of attention, mlp, norm (or layer_norm); separate"),
     ("no_layers", ["--layers", ""], "--layers: '' is none of attention, mlp, norm"),
     ("folder", ["--image", "."], "'--image': file '.' is a directory"),
@@ -111,3 +111,14 @@ def test_operations_are_those_of_the_registry() -> None:
     from vit_neuron import registry
 
     assert list(cli.OPERATIONS) == list(registry.OPERATIONS)
+
+
+def test_models_are_those_of_bench_model() -> None:
+    from vit_neuron_tools import bench_model
+
+    assert list(cli.MODELS) == list(bench_model.MODELS)
+
+
+def test_help_of_bench_model_names_every_model() -> None:
+    text = words(vit_neuron("bench-model", "--help"))
+    assert [name for name in cli.MODELS if name not in text] == []
