@@ -4,7 +4,14 @@ import nki_sim
 nki_sim.install()          # from here on `import nki` is the simulator
 """
 
-from .errors import IllegalInstruction, NkiValidationError, OutOfBounds, OutOfMemory, UnsupportedVersion
+from .errors import (
+    IllegalInstruction,
+    NkiValidationError,
+    OutOfBounds,
+    OutOfMemory,
+    UninitializedRead,
+    UnsupportedVersion,
+)
 from .install import install, installed
 from .kernel import Kernel, count_launches, jit, observe, simulate
 from .linter import Finding, lint
@@ -20,6 +27,7 @@ __all__ = [
     "OutOfBounds",
     "OutOfMemory",
     "Profile",
+    "UninitializedRead",
     "UnsupportedVersion",
     "count_launches",
     "install",

@@ -30,6 +30,10 @@ class OutOfBounds(IllegalInstruction, IndexError):
     """An index or an access pattern that leaves its tensor."""
 
 
+class UninitializedRead(IllegalInstruction):
+    """A read of memory that was never written, where `simulate(kernel, uninitialized="raise")` asked for an error."""
+
+
 class UnsupportedVersion(NkiValidationError, AttributeError):
     """A name or construct that the chosen NKI version does not have."""
 
@@ -37,15 +41,20 @@ class UnsupportedVersion(NkiValidationError, AttributeError):
 _internal: dict[str, bool] = {}  # by file
 
 
+def is_internal(file: str) -> bool:
+    """True for the simulator's own files."""
+    internal = _internal.get(file)
+    if internal is None:
+        internal = _internal[file] = file.startswith((PACKAGE, "<string"))
+    return internal
+
+
 def source_site() -> tuple[str, int]:
     """File and line of the innermost frame outside the simulator: the kernel line that is being executed."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        internal = _internal.get(file)
-        if internal is None:
-            internal = _internal[file] = file.startswith((PACKAGE, "<string"))
-        if not internal:
+        if not is_internal(file):
             return file, frame.f_lineno
         if frame.f_back is None:
             break

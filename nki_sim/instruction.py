@@ -132,11 +132,15 @@ class Instruction:
         for operand in operands:
             value = arguments[operand]
             if isinstance(value, NkiTensor) and value.indirection is not None:
+                if core.launch.written is not None:
+                    core.launch.written.check_indices(self.name, operands, arguments)
                 self._settle_views(arguments, operands, core)
                 break
         plan = self._plan(core, arguments, operands)
         record = self._record(core, arguments, operands, plan)
-        if core.launch.execute:
+        if core.launch.written is not None:
+            core.launch.written.execute(self, operands, arguments, plan, lambda: self._execute(core, arguments, plan))
+        elif core.launch.execute:
             self._execute(core, arguments, plan)
         return NkiInstruction(record, tuple(core.scopes))
 
@@ -222,6 +226,7 @@ class Instruction:
     def _record(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand], plan: Plan) -> Record:
         reads: dict[str, Any] = {}
         writes: dict[str, Any] = {}
+        values = {n: arguments[n] for n in self.plain}
         now = len(core.trace.records)
         for name, operand in operands.items():
             value = arguments[name]
@@ -243,9 +248,9 @@ class Instruction:
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
                     source.storage.allocation.last_use = now
-        record = Record(
-            self, plan.engine, reads, writes, plan.sizes, {n: arguments[n] for n in self.plain}, source_site()
-        )
+            elif value is not None:
+                values[name] = value  # a number in the place of a tile
+        record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site())
         core.trace.records.append(record)
         return record
 

@@ -17,15 +17,18 @@ from threadpoolctl import ThreadpoolController
 
 from . import dtypes, frameworks
 from .compiler import Options
+from .debugging import Debugging, at_the_kernels_line
 from .errors import IllegalInstruction, refusal, where
 from .generations import Generation, generation
 from .machine import Core, Launch, enter, running
 from .memory import Allocation, MemoryRegion, Storage, check_fits
 from .nkiobject import NKIObject
+from .overlap import report_overlaps
 from .races import warn_of_races
 from .settings import settings
 from .tensor import NkiTensor
 from .turns import Abandoned, Turns
+from .uninitialized import Written
 
 Observer = Callable[[Launch], None]
 _observers: list[Observer] = []
@@ -61,8 +64,15 @@ class Kernel:
     another kernel a call is inlined.
     """
 
-    def __init__(self, func: Callable[..., Any], cores: int | None = None, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        cores: int | None = None,
+        options: Options | None = None,
+        debugging: Debugging | None = None,
+    ) -> None:
         self.func, self.cores, self.options = func, cores, options or Options()
+        self.debugging = debugging or Debugging()  # shared by kernel[1] and kernel[2]
         self.name = getattr(func, "__name__", "kernel")
         self.__name__, self.__doc__ = self.name, func.__doc__
         self.__module__, self.__wrapped__ = func.__module__, func
@@ -70,6 +80,11 @@ class Kernel:
     @property
     def __signature__(self) -> inspect.Signature:
         return inspect.signature(self.func)
+
+    @property
+    def listing(self) -> str:
+        """The instructions of the last launch as text, one a line; it needs ``simulate(kernel, record=True)``."""
+        return self.debugging.listing(self.name)
 
     def __repr__(self) -> str:
         return f"<nki kernel {self.name}{'' if self.cores is None else f'[{self.cores}]'}>"
@@ -80,7 +95,7 @@ class Kernel:
             raise TypeError(
                 refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]")
             )
-        return Kernel(self.func, int(cores), self.options)
+        return Kernel(self.func, int(cores), self.options, self.debugging)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = running()
@@ -131,9 +146,26 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     return decorate if fn is None else decorate(fn)
 
 
-def simulate(kernel: Kernel | Callable[..., Any]) -> Kernel:
-    """The kernel itself, since here every call simulates; a plain function is wrapped."""
-    return kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+def simulate(
+    kernel: Kernel | Callable[..., Any],
+    *,
+    uninitialized: str | None = None,
+    overlap: str | None = None,
+    record: bool | None = None,
+) -> Kernel:
+    """The kernel itself, since here every call simulates; with options, one that watches its launches closer.
+
+    uninitialized: "nan" (default) or "raise", which makes a read of memory that was never written an UninitializedRead.
+    overlap: "warn" (default), "raise" or "ignore": a tile is read whose place another tile was written over, both with
+    an explicit ``address=``. record: keep the instructions of each launch as text in ``.listing``. A plain function is
+    wrapped. Raises ValueError for other values. The options are this simulator's own: AWS's takes the kernel alone.
+    """
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    asked = {"uninitialized": uninitialized, "overlap": overlap, "record": record}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    if not changes:
+        return made
+    return Kernel(made.func, made.cores, made.options, made.debugging.changed(changes))
 
 
 def logical_cores() -> int | None:
@@ -179,6 +211,10 @@ def launch(
         raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
     machine = Launch(kernel.name, target, count, bracket, execute, overflow_warns)
     machine.options, machine.trip_counts = kernel.options, trip_counts
+    if execute and kernel.debugging.uninitialized == "raise":
+        machine.written = Written()
+    if kernel.debugging.record:
+        kernel.debugging.launch = machine
     if not settings.at_least("0.7"):
         _warn_of_new_python(kernel)
     inputs = Inputs(MemoryRegion.private_hbm if count == 1 else MemoryRegion.shared_hbm, machine)
@@ -188,9 +224,13 @@ def launch(
     for core in machine.cores:
         core.sbuf.check()
         core.psum.check()
+    if kernel.debugging.overlap != "ignore":
+        report_overlaps(machine, kernel.debugging.overlap == "raise")
     if count > 1:
         warn_of_races(machine)
     result = _returned(kernel, returned, inputs)
+    if machine.written is not None:
+        machine.written.check_returned(kernel.name, returned)
     inputs.write_back()
     for observer in _observers:
         observer(machine)
@@ -274,6 +314,8 @@ def _run_core(kernel: Kernel, core: Core, arguments: dict[str, Any]) -> Any:
     try:
         positional, named = _split(kernel.func, arguments)
         return kernel.func(*positional, **named)
+    except Exception as error:
+        raise at_the_kernels_line(error)  # noqa: B904  (the same error)
     finally:
         enter(before)
 

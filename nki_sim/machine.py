@@ -19,6 +19,7 @@ from .trace import Trace
 if TYPE_CHECKING:
     from .generations import Generation
     from .turns import Turns
+    from .uninitialized import Written
 
 
 class Launch:
@@ -46,7 +47,14 @@ class Launch:
         self.turns: Turns | None = None
         self.names: dict[tuple[int, str, str], object] = {}  # (core, kind, name=) -> who has it
         self.options = Options()  # of the kernel, for those that it calls
+        self.written: Written | None = None  # with uninitialized="raise": which memory has been written
         self.trip_counts: Mapping[str, int] | None = None  # of device loops, when nothing is executed
+
+    def tracked(self, storage: Storage) -> Storage:
+        """The storage, of which nothing is written yet."""
+        if self.written is not None:
+            self.written.track(storage)
+        return storage
 
     def note_name(self, core: Core, kind: str, name: str) -> None:
         """Warns when two instructions or two tensors of a kernel share a `name=`; loop bodies are traced once."""
@@ -125,14 +133,14 @@ class Core:
             (self.sbuf if region is MemoryRegion.sbuf else self.psum).add(allocation)
         else:
             check_fits(allocation, self.target, self.launch.overflow_warns)
-        return Storage(allocation, self.trace)
+        return self.launch.tracked(Storage(allocation, self.trace))
 
     def _allocate_shared(self, allocation: Any) -> Storage:
         ordinal = self.shared_count
         self.shared_count += 1
         check_fits(allocation, self.target, self.launch.overflow_warns)
         if ordinal == len(self.launch.shared):
-            self.launch.shared.append(Storage(allocation))
+            self.launch.shared.append(self.launch.tracked(Storage(allocation)))
             return self.launch.shared[-1]
         storage = self.launch.shared[ordinal]
         other = storage.allocation

@@ -118,6 +118,8 @@ def shared_constant(constant: Any) -> NkiTensor:
     if not out.storage.written:
         out.storage.prepare_write()
         out.array[...] = constant.reshape(shape)
+        if (written := current_core().launch.written) is not None:
+            written.mark(out)
     return out
 
 

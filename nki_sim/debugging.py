@@ -1,0 +1,70 @@
+"""What `simulate(kernel, ...)` may ask of its launches, and errors that end at the kernel's own line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from .errors import NkiValidationError, is_internal, refusal, where
+from .listing import listing
+
+if TYPE_CHECKING:
+    from .machine import Launch
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "uninitialized": ("nan", "raise"),
+    "overlap": ("warn", "raise", "ignore"),
+    "record": (False, True),
+}
+
+
+@dataclass
+class Debugging:
+    """The options of one simulated kernel, and its last launch if they ask to keep it."""
+
+    uninitialized: str = "nan"
+    overlap: str = "warn"
+    record: bool = False
+    launch: Launch | None = field(default=None, repr=False)
+
+    def changed(self, options: dict[str, Any]) -> Debugging:
+        """The same with other options. Raises ValueError for values that they do not have."""
+        for name, value in options.items():
+            if not any(value is choice or (value == choice and isinstance(choice, str)) for choice in CHOICES[name]):
+                raise ValueError(refusal("simulate", f"{name}={value!r}", " or ".join(map(repr, CHOICES[name]))))
+        return replace(self, **options, launch=None)
+
+    def listing(self, kernel: str) -> str:
+        """The instructions of the last launch. Raises ValueError if none was kept."""
+        if self.launch is None:
+            given = "no launch" if self.record else "a kernel that keeps no record"
+            remedy = "call the kernel first" if self.record else "make it with nki_sim.simulate(kernel, record=True)"
+            raise ValueError(refusal(f"{kernel}.listing", given, "the last launch of a recording kernel", remedy))
+        return listing(self.launch)
+
+
+def at_the_kernels_line(error: Exception) -> Exception:
+    """The error, to be raised again where it was caught, with a traceback that ends at the kernel's own line.
+
+    A refusal loses the simulator's frames below the kernel. Anything else that happens in the simulator keeps them, as
+    they show what went wrong, and gets a note of the kernel's line (from Python 3.11 on).
+    """
+    frames: list[types.TracebackType] = []
+    step = error.__traceback__
+    while step is not None:
+        frames.append(step)
+        step = step.tb_next
+    own = [at for at, frame in enumerate(frames) if not is_internal(frame.tb_frame.f_code.co_filename)]
+    if own and own[-1] < len(frames) - 1:
+        if isinstance(error, NkiValidationError) or "; allowed: " in str(error):
+            frames = frames[: own[-1] + 1]
+        elif sys.version_info >= (3, 11):
+            file, line = frames[own[-1]].tb_frame.f_code.co_filename, frames[own[-1]].tb_lineno
+            error.add_note(f"in the kernel at {where((file, line))}: {linecache.getline(file, line).strip()}")
+    chain: types.TracebackType | None = None
+    for frame in reversed(frames[1:]):  # raising adds the first one again
+        chain = types.TracebackType(chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(chain)
