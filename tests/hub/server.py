@@ -351,8 +351,14 @@ def main() -> None:
     parser.add_argument("--org", default="org")
     options = parser.parse_args()
     hub = Hub({options.token: frozenset({options.org})}, frozenset({options.org}))
-    print(f"HF_ENDPOINT=http://127.0.0.1:{options.port}", flush=True)
-    server_for(hub, options.port).serve_forever()
+    try:
+        server = server_for(hub, options.port)
+    except OSError as error:
+        parser.error(
+            f"port {options.port} cannot be used ({error.strerror}); give another one with --port, or 0 for any"
+        )
+    print(f"HF_ENDPOINT=http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
 
 
 if __name__ == "__main__":

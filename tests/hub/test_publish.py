@@ -77,7 +77,9 @@ def test_a_dry_run_only_reads(package: Package, empty: Hub, url: str) -> None:
     plan, _ = planned(package, url, token=None)
     lines = list(plan.lines())
     assert lines[:2] == [f"create the kernel repository {REPO}", "v1: new branch, one commit"]
-    assert "  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/nki_src/attention.py" in lines
+    variants = lines.index("  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/")
+    assert lines[variants + 1 :].index("      nki_src/attention.py") > 0
+    assert max(map(len, lines)) <= 80
     assert lines[-2:] == ["main: new branch, one commit", "  + README.md"]
     assert {request.split()[0] for request in empty.requests} == {"GET"}
 
@@ -199,7 +201,9 @@ def test_network_loss(
 
 
 def test_hub_that_is_not_there(package: Package) -> None:
-    with pytest.raises(UserError, match="no connection to the Hub .*run the same command again"):
+    with pytest.raises(
+        UserError, match="no connection to the Hub at http://127.0.0.1:9 .*HF_ENDPOINT sets it; .*run the same"
+    ):
         planned(package, "http://127.0.0.1:9")
 
 
@@ -226,7 +230,9 @@ def at_the_hub(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_without_yes_changes_nothing(package: Package, empty: Hub, at_the_hub: None) -> None:
     result = run(package)
     assert result.exit_code == 0, result.output
-    assert "  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/registry.py" in result.output
+    assert "  + build/{torch-cpu, torch-cuda, torch-neuron, torch-universal}/\n" in result.output
+    assert "      registry.py\n" in result.output
+    assert "but:" not in result.output
     assert "dry run: nothing was changed; upload with: vit-neuron publish --yes" in result.output
     assert empty.repositories == {}
 
@@ -235,7 +241,34 @@ def test_command_with_yes(package: Package, empty: Hub, at_the_hub: None) -> Non
     result = run(package, "--yes")
     assert result.exit_code == 0, result.output
     assert branches(empty) == {"main", "v1"}
-    assert "nothing to do" in run(package).output
+    again = run(package).output
+    assert "nothing to do" in again
+    assert again.endswith("nothing to publish: version 1 is there already\n")
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [("stolen", "but: the Hub does not know this token"), (None, "but: no token; get one with")],
+)
+def test_a_dry_run_says_that_the_token_will_not_do(
+    token: str | None, words: str, package: Package, at_the_hub: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token) if token else monkeypatch.delenv("HF_TOKEN")
+    result = run(package)
+    assert result.exit_code == 0, result.output
+    assert words in result.output
+
+
+def test_server_on_a_used_port(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.hub import server
+
+    port = url.rpartition(":")[2]
+    monkeypatch.setattr("sys.argv", ["server", "--port", port])
+    with pytest.raises(SystemExit):
+        server.main()
+    assert (
+        f"port {port} cannot be used (Address already in use); give another one with --port" in capsys.readouterr().err
+    )
 
 
 def test_command_refuses_a_build_with_problems(package: Package, tmp_path: Path, empty: Hub, at_the_hub: None) -> None:

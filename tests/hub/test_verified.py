@@ -177,6 +177,22 @@ def test_digest_of_another_variant_only(local: Path) -> None:
         loaded(local, digest={"torch-neuron": digest_of(local)})
 
 
+NONE = [
+    # id          call                                          error       what is said
+    ("version", lambda: load(Path("x"), version="1"), TypeError, "version: got '1'; allowed: an integer"),
+    ("pin_version", lambda: verified.pin("org/x", True), TypeError, "version: got True; allowed: an integer"),
+    ("commit", lambda: load("org/x", 1, commit="abc"), ValueError, "commit: got 'abc'; allowed: 40 hexadecimal digits"),
+    ("branch", lambda: load("org/x", 1, commit="v1"), ValueError, "give the full commit, as from `pin`"),
+    ("repo", lambda: verified.pin("bad", 1), ValueError, "repo: got 'bad'; allowed: 'owner/name'"),
+]
+
+
+@pytest.mark.parametrize(("case", "call", "error", "words"), NONE, ids=[row[0] for row in NONE])
+def test_arguments_that_are_none(case: str, call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
 @pytest.mark.parametrize("digest", ["", "sha256:abc", "md5:" + "0" * 64])
 def test_digest_that_is_none(digest: str, local: Path) -> None:
     with pytest.raises(ValueError, match="allowed: 'sha256:' and 64 hexadecimal digits, as `pin` gives it"):
@@ -224,7 +240,8 @@ FROM_THE_HUB = [
     ("wrong_repo", "'org/vit-other', 1", "Untrusted: torch-cpu/metadata.json: the package calls itself vit-neuron"),
     ("no_version", "'org/vit-neuron', 3", "ValueError: version: got 3; org/vit-neuron has 1, 2"),
     ("tampered", "'org/vit-neuron', 2", "Untrusted: torch-cpu/__init__.py: has digest"),
-    ("branch", "'org/vit-neuron', 1, commit='v1'", "asked for: v1; give the full commit"),
+    ("no_repo", "'org/nope', 1", "has no kernel repository of this name, or does not show it without another token"),
+    ("no_commit", f"'org/vit-neuron', 1, commit={'0' * 40!r}", "has no such commit; take one from `pin`"),
 ]  # fmt: skip
 
 

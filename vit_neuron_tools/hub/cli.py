@@ -87,7 +87,13 @@ def publish(
         console.print(f"{plan.repo_id} on {api.endpoint}", highlight=False)
         for line in plan.lines():
             console.print(escape(line), soft_wrap=True, highlight=False)
+        if not any(plan.changes):
+            console.print(f"nothing to publish: version {plan.version} is there already")
+            return
         if not yes:
+            problem = publisher.token_problem(api)
+            if problem is not None:
+                console.print(f"[bold yellow]but:[/] {escape(problem)}", soft_wrap=True, highlight=False)
             console.print("dry run: nothing was changed; upload with: vit-neuron publish --yes")
             return
         for line in publisher.publish(plan, api):

@@ -21,6 +21,10 @@ from .manifest import Manifest
 KIND = "kernel"
 MAIN = "main"
 UPLOADED = ("build", BENCHMARKS)
+NO_TOKEN = (
+    "no token; get one with write access at https://huggingface.co/settings/tokens and run `hf auth login`, "
+    "or set HF_TOKEN"
+)
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,16 @@ class Plan:
                 continue
             yield f"{change.branch}: {'new branch' if change.head is None else f'on {change.head[:12]}'}, one commit"
             for sign, names in (("+", change.added), ("~", change.changed), ("-", change.removed)):
-                yield from (f"  {sign} {name}" for name in grouped(names))
+                for folder, paths in grouped(names).items():
+                    if len(paths) == 1:
+                        yield f"  {sign} {folder}{paths[0]}"
+                    else:
+                        yield f"  {sign} {folder}"
+                        yield from (f"      {path}" for path in paths)
 
 
-def grouped(names: Iterable[str]) -> list[str]:
-    """Paths for people: what changes in several variants once, as in build/{torch-cpu, torch-neuron}/mlp.py."""
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Folder -> paths in it, for people: those of several variants once, under build/{torch-cpu, torch-neuron}/."""
     variants: dict[str, list[str]] = {}
     others = []
     for name in names:
@@ -71,8 +80,11 @@ def grouped(names: Iterable[str]) -> list[str]:
             variants.setdefault(path, []).append(variant)
         else:
             others.append(name)
-    lists = {path: found[0] if len(found) == 1 else f"{{{', '.join(found)}}}" for path, found in variants.items()}
-    return [*others, *(f"build/{found}/{path}" for path, found in lists.items())]
+    folders: dict[str, list[str]] = {name: [""] for name in others}
+    for path, found in variants.items():
+        listed = found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
+        folders.setdefault(f"build/{listed}/", []).append(path)
+    return folders
 
 
 def plan(manifest: Manifest, dist: Path, repo_id: str, api: Any) -> Plan:
@@ -89,7 +101,7 @@ def plan(manifest: Manifest, dist: Path, repo_id: str, api: Any) -> Plan:
         },
         MAIN: {README: dist / README},
     }
-    with explained(repo_id):
+    with explained(repo_id, api.endpoint):
         try:
             refs = api.list_repo_refs(repo_id, repo_type=KIND)
             heads = {ref.name: ref.target_commit for ref in refs.branches}
@@ -124,12 +136,9 @@ def blob_id(path: Path) -> str:
 def publish(plan: Plan, api: Any) -> list[str]:
     """Do it; returns a line per commit. UserError says why not; then nothing is half done, and it can be repeated."""
     done = []
-    with explained(plan.repo_id):
+    with explained(plan.repo_id, api.endpoint):
         if api.token is None and not _stored_token():
-            raise UserError(
-                "no token; get one with write access at https://huggingface.co/settings/tokens and run "
-                "`hf auth login`, or set HF_TOKEN"
-            )
+            raise UserError(NO_TOKEN)
         if not plan.repo_exists:
             create_repository(plan.repo_id, api)
         for change in filter(None, plan.changes):
@@ -139,6 +148,28 @@ def publish(plan: Plan, api: Any) -> list[str]:
                 commit = commit_on(change.branch, plan, change, api, change.head)
             done.append(f"{change.branch}: commit {commit}")
     return done
+
+
+def token_problem(api: Any) -> str | None:
+    """Why publishing would fail for the token, as far as reading tells: there is none, or the Hub does not know it."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if api.token is None and not _stored_token():
+        return NO_TOKEN
+    try:
+        api.whoami()
+    except HfHubHTTPError as error:
+        if error.response.status_code == 401:
+            return _unknown_token(error)
+    except Exception as error:
+        if not _is_from_the_network(error):
+            raise
+    return None
+
+
+def _unknown_token(error: Any) -> str:
+    said = f" ({error.server_message})" if error.server_message else ""
+    return f"the Hub does not know this token{said}; run `hf auth login`, or correct HF_TOKEN"
 
 
 def create_repository(repo_id: str, api: Any) -> None:
@@ -189,7 +220,7 @@ def commit_on(branch: str, plan: Plan, change: Change, api: Any, head: str | Non
 
 
 @contextmanager
-def explained(repo_id: str) -> Iterator[None]:
+def explained(repo_id: str, endpoint: str) -> Iterator[None]:
     """What the Hub or the network says, as a sentence with what to do."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -201,7 +232,7 @@ def explained(repo_id: str) -> Iterator[None]:
     except HfHubHTTPError as error:
         status, said = error.response.status_code, error.server_message or "no reason given"
         if status == 401:
-            what = f"the Hub does not know this token ({said}); run `hf auth login`, or correct HF_TOKEN"
+            what = _unknown_token(error)
         elif status == 403:
             organisation = repo_id.split("/")[0]
             what = f"this token may not write to {repo_id} ({said}); use one with write access to {organisation}"
@@ -213,7 +244,10 @@ def explained(repo_id: str) -> Iterator[None]:
     except Exception as error:
         if not _is_from_the_network(error):
             raise
-        raise UserError(f"no connection to the Hub ({type(error).__name__}: {error}); {again}") from error
+        raise UserError(
+            f"no connection to the Hub at {endpoint} ({type(error).__name__}: {error}); "
+            f"is this address right? HF_ENDPOINT sets it; {again}"
+        ) from error
 
 
 def _is_from_the_network(error: Exception) -> bool:

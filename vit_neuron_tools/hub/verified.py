@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -67,8 +68,12 @@ def load(
     backend  as in get_kernel
 
     Untrusted for a changed, missing or additional file, for a symlink that leads out of the package, for a name,
-    version, variant or commit other than asked for. ValueError for a version or digest that is none.
+    version, variant or commit other than asked for. TypeError for a version that is no integer; ValueError for a repo,
+    version, commit or digest that is none, or that the Hub does not have.
     """
+    check_version(version)
+    if commit is not None and not re.fullmatch("[0-9a-f]{40}", commit):
+        raise ValueError(f"commit: got {commit!r}; allowed: 40 hexadecimal digits; give the full commit, as from `pin`")
     allowed = digests_of(digest)
     variant = local(Path(repo), backend) if isinstance(repo, Path) else download(repo, version, commit, backend)
     content = read(variant)
@@ -92,10 +97,16 @@ def load(
 
 def pin(repo: str, version: int, *, backend: str | None = None) -> Pin:
     """What `load` would get now, without importing it; for the `commit` and `digest` of a later `load`."""
+    check_version(version)
     variant = download(repo, version, None, backend)
     content = read(variant)
     verified(content, variant, repo.rpartition("/")[2], version)
     return Pin(variant.commit, variant.folder.name, digest_of(content[METADATA]))
+
+
+def check_version(version: object) -> None:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise TypeError(f"version: got {version!r}; allowed: an integer; write version=1")
 
 
 def digest_of(metadata: bytes) -> str:
@@ -117,13 +128,19 @@ def digests_of(digest: str | Mapping[str, str] | None) -> dict[str, str] | None:
 def download(repo: str, version: int, commit: str | None, backend: str | None) -> Variant:
     """Fetch the variant for this host, at one commit throughout; nothing is imported."""
     from huggingface_hub import constants
+    from huggingface_hub.errors import RevisionNotFoundError
     from kernels import install_kernel
 
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+        raise ValueError(f"repo: got {repo!r}; allowed: 'owner/name' on the Hub, or the Path of a folder")
     if constants.HF_HUB_OFFLINE:
         return cached(repo, commit, backend)
     commit = commit or head(repo, version)
     # We decide on trust by digests; nothing runs here.
-    folder: Path = install_kernel(repo, revision=commit, backend=backend, trust_remote_code=True)
+    try:
+        folder: Path = install_kernel(repo, revision=commit, backend=backend, trust_remote_code=True)
+    except RevisionNotFoundError:
+        raise ValueError(f"commit: got {commit!r}; {repo} has no such commit; take one from `pin`") from None
     snapshot = folder.parents[1]
     if snapshot.name != commit:
         raise Untrusted(f"{repo}: got commit {snapshot.name}; asked for: {commit}; give the full commit")
@@ -133,8 +150,16 @@ def download(repo: str, version: int, commit: str | None, backend: str | None) -
 def head(repo: str, version: int) -> str:
     """The newest commit of a version."""
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
 
-    branches = HfApi().list_repo_refs(repo, repo_type="kernel").branches
+    api = HfApi()
+    try:
+        branches = api.list_repo_refs(repo, repo_type="kernel").branches
+    except RepositoryNotFoundError:
+        raise ValueError(
+            f"repo: got {repo!r}; {api.endpoint} has no kernel repository of this name, or does not show it without "
+            "another token; correct the name, or log in with `hf auth login`"
+        ) from None
     heads = {branch.name: branch.target_commit for branch in branches}
     if f"v{version}" not in heads:
         there = ", ".join(sorted(name[1:] for name in heads if name[:1] == "v" and name[1:].isdigit())) or "none"
