@@ -21,16 +21,16 @@ def attention(
 ) -> Tensor:
     """softmax(scale * query key^T + mask) value: bidirectional attention, exact, statistics in float32.
 
-    query       [B, H, Q, D], bfloat16, float16 or float32, any strides; key, value [B, H, K, D] in its dtype; a B or
-                H of 1 stretches to that of the others
+    query       [B, H, Q, D], bfloat16, float16 or float32, any strides; key [B, H, K, D], value [B, H, K, E] in its
+                dtype; a B or H of 1 stretches to that of the others. E may differ from D: that runs the reference
     scale       1 / sqrt(D) by default
     mask        broadcastable to [B, H, Q, K]: boolean, True where a key takes part, or floating, added to the logits.
                 Rows in which no key takes part (False or -inf throughout) give zeros; rows of finfo.min throughout
                 give the mean of the values, as torch's scaled_dot_product_attention does.
-    Result [B, H, Q, D], dtype of query, in the memory order of query. [B, S, H, D] memory, as Transformers makes it by
+    Result [B, H, Q, E], dtype of query, in the memory order of query. [B, S, H, D] memory, as Transformers makes it by
     view(B, S, H, D).transpose(1, 2), and contiguous [B, H, S, D] reach the kernel without a copy.
 
-    The kernel takes D <= MAX_HEAD_DIM and lengths up to MAX_SEQUENCE on a neuron device; everything else runs the
+    The kernel takes E = D <= MAX_HEAD_DIM and lengths up to MAX_SEQUENCE on a neuron device; everything else runs the
     reference. The backward pass is the formula of the reference, in torch's own operators, on every device.
     TypeError for a wrong kind of argument, ValueError for sizes that do not fit and for mixed devices.
     """
@@ -76,6 +76,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, scale: Optional[float], mas
             has_size(name, x, 1, H, "H", others, f"repeat the heads of {name} with repeat_interleave")
     has_size("key", key, 3, query.shape[3], "D", "query", "query and key need the same head size")
     has_size("value", value, 2, key.shape[2], "K", "key", "there is one value per key")
+    if isinstance(scale, Tensor):
+        raise TypeError("scale: got Tensor; allowed: a number or None; pass the mask as mask=, a scale as float(scale)")
     if scale is not None:
         is_number("scale", scale)
     if mask is not None:

@@ -5,6 +5,7 @@ torch's own operators (a reference in a graph for neuron, a layer's own forward)
 does a launch where the compiler takes it apart, as TorchNeuron's does.
 """
 
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -39,15 +40,29 @@ class Calls:
         return Calls(self.kernel, Counter(self.reference), Counter(self.shapes))
 
 
+class Stats(dict[str, Calls]):
+    """Calls by operation; prints as a table."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "no operation of vit_neuron has been called since the start or the last reset_stats()"
+        lines = [f"{'operation':<12}{'kernel':>8}{'reference':>11}  why the reference"]
+        for op, calls in self.items():
+            reasons = [f"{count} x {reason}" for reason, count in calls.reference.most_common()] or [""]
+            lines.append(f"{op:<12}{calls.kernel:>8}{sum(calls.reference.values()):>11}  {reasons[0]}".rstrip())
+            lines += [" " * 33 + reason for reason in reasons[1:]]
+        return "\n".join(lines)
+
+
 _calls: dict[str, Calls] = {}
 _warned: set[str] = set()
 _lock = threading.Lock()
 
 
-def stats() -> dict[str, Calls]:
-    """Calls per operation since the start or the last `reset_stats()`; a copy, safe to keep."""
+def stats() -> Stats:
+    """Calls per operation since the start or the last `reset_stats()`; a copy, safe to keep. `print` it for a table."""
     with _lock:
-        return {op: calls.copy() for op, calls in sorted(_calls.items())}
+        return Stats({op: calls.copy() for op, calls in sorted(_calls.items())})
 
 
 def reset_stats() -> None:
@@ -83,7 +98,18 @@ def add_reference(op: str, device: str, reason: str) -> None:
         if warn:
             _warned.add(f"{op}: {reason}")
     if warn:
-        warnings.warn(f"{op} runs as the torch reference: {reason}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{op} runs as the torch reference: {reason}", RuntimeWarning, stacklevel=callers_level())
+
+
+def callers_level() -> int:
+    """The stacklevel, in the function that asks, of the first line that is neither ours nor torch's."""
+    own, level, frame = __name__.rpartition(".")[0], 1, sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not f"{module}.".startswith((f"{own}.", "torch.")):
+            break
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def tracing(x: Tensor) -> bool:

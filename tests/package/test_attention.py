@@ -152,6 +152,12 @@ REFUSED = [
     ("mask_rank", {"mask": torch.ones(1, 1, 1, 1, 4)}, ValueError, "mask: got shape .* broadcastable"),
     ("mask_device", {"mask": torch.ones(4, device="meta")}, ValueError, "mask: got device meta; allowed: cpu"),
     ("mask_list", {"mask": [True] * 4}, TypeError, "mask: got list"),
+    (
+        "mask_in_the_place_of_scale",
+        {"scale": torch.ones(4) > 0},
+        TypeError,
+        "scale: got Tensor; allowed: a number or None; pass the mask as mask=",
+    ),
     ("scale", {"scale": "large"}, TypeError, r"scale: got str; allowed: a number; convert with float\(scale\)"),
 ]
 

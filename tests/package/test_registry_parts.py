@@ -200,6 +200,7 @@ def test_dropout_of_a_block_is_kept() -> None:
 LEFT: list[tuple[str, Callable[[], nn.Module], str]] = [
     # id               model                                                       why its layer is left alone
     ("two_axes", lambda: nn.LayerNorm([4, 8]), "it normalises over 2 axes (4, 8); the kernel takes the last one"),
+    ("negative_eps", lambda: nn.LayerNorm(8, eps=-1.0), "its eps is -1.0; the kernel takes 0 or more"),
     ("wide", lambda: nn.LayerNorm(8193), "channels 8193; the kernel takes at most 8192"),
     ("double", lambda: nn.LayerNorm(8).double(), "weight is float64; the kernel takes bfloat16, float16 or float32"),
     ("subclass", lambda: type("MyLayerNorm", (nn.LayerNorm,), {})(8), "no entry for "),

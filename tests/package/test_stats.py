@@ -94,3 +94,26 @@ def test_one_warning_per_reason_on_the_device() -> None:
         "attention runs as the torch reference: head_dim 130",
     ]
     assert vit_neuron.stats()["attention"].reference == {"head_dim 129": 2, "head_dim 130": 1}
+
+
+def test_prints_as_a_table() -> None:
+    count_kernel("attention", torch.zeros(2, 8))
+    for channels in (4, 4, 0):
+        vit_neuron.layer_norm(torch.zeros(2, channels))
+    count_reference("layer_norm", torch.zeros(1), "another reason")
+    assert str(vit_neuron.stats()).splitlines() == [
+        "operation     kernel  reference  why the reference",
+        "attention          1          0",
+        f"layer_norm         0          4  3 x {ON_CPU}",
+        "                                 1 x another reason",
+    ]
+    vit_neuron.reset_stats()
+    assert str(vit_neuron.stats()).startswith("no operation of vit_neuron has been called")
+
+
+def test_a_warning_names_the_line_that_called() -> None:
+    on_neuron = SimpleNamespace(device=SimpleNamespace(type="neuron"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        count_reference("attention", on_neuron, "head_dim 129")
+    assert [w.filename for w in caught] == [__file__]

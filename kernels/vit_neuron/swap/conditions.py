@@ -31,6 +31,8 @@ def normalises_last_axis_only(module: nn.Module) -> str:
     shape = tuple(module.normalized_shape)
     if len(shape) != 1:
         return f"it normalises over {len(shape)} axes {shape}; the kernel takes the last one"
+    if not module.eps >= 0:
+        return f"its eps is {module.eps}; the kernel takes 0 or more"
     return layer_norm_supports(torch.empty(1, shape[0], device="meta")).reason
 
 
