@@ -5,6 +5,7 @@ A name that the chosen NKI version lacks is refused with the replacement named.
 
 from __future__ import annotations
 
+import difflib
 import dis
 import sys
 import types
@@ -183,8 +184,10 @@ class Facade(types.ModuleType):
                 # Python would replace an AttributeError by one that only says "cannot import name".
                 raise ImportError(missing(self.__name__, name), name=self.__name__)
             raise UnsupportedVersion(missing(self.__name__, name))
+        near = difflib.get_close_matches(name, vars(self).get("__all__", ()))
         raise AttributeError(
             f"module {self.__name__!r} (NKI {settings.nki_version}, simulated) has no attribute {name!r}"
+            + (f"; did you mean {', '.join(near)}?" if near else "")
         )
 
 

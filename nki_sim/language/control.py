@@ -38,18 +38,22 @@ def _only_axis_zero(what: str, axis: Any) -> None:
 
 
 def is_hbm(buffer: MemoryRegion) -> bool:
+    """Whether a buffer is in HBM, private or shared."""
     return buffer in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 def is_sbuf(buffer: MemoryRegion) -> bool:
+    """Whether a buffer is SBUF."""
     return buffer is MemoryRegion.sbuf
 
 
 def is_psum(buffer: MemoryRegion) -> bool:
+    """Whether a buffer is PSUM."""
     return buffer is MemoryRegion.psum
 
 
 def is_on_chip(buffer: MemoryRegion) -> bool:
+    """Whether a buffer is SBUF or PSUM."""
     return buffer in (MemoryRegion.sbuf, MemoryRegion.psum)
 
 
@@ -60,15 +64,15 @@ class TileSize(NKIObject):
         pass
 
     def __getattr__(self, name: str) -> int:
-        if name not in _TILE_SIZES:
-            raise AttributeError(f"tile_size: got {name!r}; allowed: {', '.join(_TILE_SIZES)}")
+        if name not in TILE_SIZES:
+            raise AttributeError(f"tile_size: got {name!r}; allowed: {', '.join(TILE_SIZES)}")
         from ..generations import generation
 
         core = running()
-        return int(_TILE_SIZES[name](core.target if core is not None else generation()))
+        return int(TILE_SIZES[name](core.target if core is not None else generation()))
 
 
-_TILE_SIZES: dict[str, Any] = {
+TILE_SIZES: dict[str, Any] = {
     "pmax": lambda g: g.partitions,
     "psum_bank_fmax": lambda g: g.psum_bank_fp32,
     "psum_fmax": lambda g: g.psum_bank_fp32,  # deprecated name

@@ -78,6 +78,16 @@ def test_an_unknown_name_is_a_plain_attribute_error() -> None:
         nl.sqroot  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "near"),
+    [(nl, "sqroot", "sqrt"), (nl, "logsoftmax", "softmax"), (nisa, "tensor_scaler", "tensor_scalar")],
+    ids=["operator", "function", "instruction"],
+)
+def test_an_unknown_name_is_answered_with_near_ones(module: object, name: str, near: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; did you mean (\w+, )*{near}\b.*\?$"):
+        getattr(module, name)
+
+
 def test_modules_that_hold_on_to_nki_see_the_version_change() -> None:
     with installed("0.6"):
         assert nl.dynamic_range
