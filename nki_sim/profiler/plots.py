@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INK, FAINT, GRID, PAPER = "#1f2933", "#7b8794", "#e4e7eb", "#ffffff"
 COLOURS = ("#2563a8", "#e07b39", "#3a9d7c", "#8e5ea2", "#c94f5d", "#4aa3c7", "#b59a30", "#6b7280", "#d58fb5", "#56704b")
+OTHERS = "#c8ccd2"
 TRACKS = (("tensor", "Tensor"), ("vector", "Vector"), ("scalar", "Scalar"), ("gpsimd", "GpSimd"), ("sync", "Sync"))
 Bar = tuple[str, tuple[float, float]]  # an instruction and its extent in microseconds
 Row = tuple[str, float, list[Bar]]  # label, busy share, bars
@@ -86,7 +87,7 @@ def _share(profile: Profile, bars: list[tuple[float, float]]) -> float:
 def _timeline(profile: Profile) -> Any:
     rows = _rows(profile)
     figure, (axes, below) = _figure(
-        12.5, 1.9 + 0.46 * len(rows), nrows=2, sharex=True, height_ratios=[0.46 * len(rows) + 0.3, 0.9]
+        12.5, 2.3 + 0.46 * len(rows), nrows=2, sharex=True, height_ratios=[0.46 * len(rows) + 0.3, 0.9]
     )
     colour = _palette(rows)
     thin = profile.latency_us / PIXELS
@@ -107,17 +108,36 @@ def _timeline(profile: Profile) -> Any:
         )
     axes.xaxis.grid(True, color=GRID, linewidth=0.8, zorder=0)
     _bandwidth(profile, below)
-    _titles(profile, axes, colour)
+    _titles(profile, axes)
+    _legend(figure, colour)
     return figure
 
 
 def _palette(rows: list[Row]) -> dict[str, str]:
-    """Colours by instruction: those that take most time get the clearest ones."""
+    """Colours by instruction: those that take most time get the clearest ones, the rest share OTHERS."""
     time: dict[str, float] = {}
     for _, _, bars in rows:
         for name, (start, end) in bars:
             time[name] = time.get(name, 0.0) + end - start
-    return {name: COLOURS[min(k, len(COLOURS) - 1)] for k, name in enumerate(sorted(time, key=lambda n: -time[n]))}
+    ranked = sorted(time, key=lambda n: -time[n])
+    return {name: COLOURS[k] if k < len(COLOURS) else OTHERS for k, name in enumerate(ranked)}
+
+
+def _labels(colour: dict[str, str]) -> list[tuple[str, str]]:
+    """Of the legend: what has a colour of its own, then the others, however many."""
+    own = [(name, c) for name, c in colour.items() if c != OTHERS]
+    return own if len(own) == len(colour) else [*own, (f"{len(colour) - len(own)} others", OTHERS)]
+
+
+def _legend(figure: Any, colour: dict[str, str]) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [Patch(color=c, label=name) for name, c in _labels(colour)]
+    patches.append(
+        Patch(facecolor="none", edgecolor=FAINT, hatch="////", linewidth=0, label="launch, before and after")
+    )
+    figure.legend(handles=patches, loc="outside lower left", ncols=6, frameon=False, fontsize=8, labelcolor=INK,
+                  handlelength=1.0, handleheight=1.0, columnspacing=1.2)  # fmt: skip
 
 
 def _bandwidth(profile: Profile, axes: Any) -> None:
@@ -144,19 +164,14 @@ def _hbm_rate(profile: Profile) -> float:
     return min(constants.hbm_rate.value * profile.cores, constants.hbm_pair_rate.value)
 
 
-def _titles(profile: Profile, axes: Any, colour: dict[str, str]) -> None:
-    from matplotlib.patches import Patch
-
+def _titles(profile: Profile, axes: Any) -> None:
     cores = "" if profile.cores == 1 else f", {profile.cores} cores"
-    axes.set_title(f"{profile.kernel}", loc="left", fontsize=15, color=INK, fontweight="bold", pad=34)
+    axes.set_title(f"{profile.kernel}", loc="left", fontsize=15, color=INK, fontweight="bold", pad=22)
     details = (
         f"{profile.latency_us:,.1f} us simulated on {profile.target}{cores}    bottleneck: {profile.bottleneck}    "
         f"MFU {profile.mfu:.1%}    HBM {profile.hbm_bytes / 1e6:,.1f} MB"
     )
     axes.text(0, 1.0, details, transform=axes.transAxes, fontsize=10, color=FAINT, va="bottom", ha="left")
-    patches = [Patch(color=c, label=name) for name, c in list(colour.items())[:8]]
-    axes.legend(handles=patches, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize=8,
-                labelcolor=INK, handlelength=1.0, handleheight=1.0, columnspacing=1.2)  # fmt: skip
 
 
 # -- roofline ----------------------------------------------------------------------------------------------------------
@@ -172,7 +187,7 @@ def _roofline(profile: Profile) -> Any:
     low, high = min(1.0, intensity / 4 or 1.0), max(ridge * 20, intensity * 4)
     axes.loglog([low, ridge, high], [low * bandwidth, peak, peak], color=INK, linewidth=2.2, zorder=3)
     axes.fill_between([low, ridge, high], [low * bandwidth, peak, peak], 1e-4, color="#eef3f8", zorder=0)
-    axes.plot([ridge, high], [peak / 4] * 2, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.plot([ridge / 4, high], [peak / 4] * 2, color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.text(high, peak * 1.08, f"dense 16 bit: {peak:.1f} TFLOPS ", ha="right", fontsize=9, color=INK)
     axes.text(high, peak / 4 * 1.08, f"float32: {peak / 4:.1f} TFLOPS ", ha="right", fontsize=9, color=FAINT)
     floor = min(peak / 1000, achieved / 3 if achieved else peak / 1000)

@@ -155,6 +155,15 @@ class Profile:
 
         show(self)
 
+    def __str__(self) -> str:
+        """The tables as plain text; without rich, the label and the latency."""
+        try:
+            from .summary import text
+
+            return text(self)
+        except ImportError:
+            return f"{self.kernel}: {self.latency_us:,.2f} us on {self.target} ({LABEL})"
+
     def __rich__(self) -> Any:
         from .summary import tables
 

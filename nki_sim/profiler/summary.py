@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 NAMES = {"tensor": "Tensor", "vector": "Vector", "scalar": "Scalar", "gpsimd": "GpSimd", "dma": "DMA"}
 LINES = 8
 BAR = 20
+WIDTH = 120  # of the plain text
 
 
 def show(profile: Profile) -> None:
@@ -17,6 +18,17 @@ def show(profile: Profile) -> None:
     from rich.console import Console
 
     Console().print(tables(profile))
+
+
+def text(profile: Profile) -> str:
+    """The same as plain text."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    page = StringIO()
+    Console(file=page, width=WIDTH, color_system=None).print(tables(profile))
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 def tables(profile: Profile) -> Any:
@@ -43,7 +55,7 @@ def _head(profile: Profile) -> Any:
         (
             "HBM",
             f"{traffic.read / 1e6:,.2f} MB read, {traffic.written / 1e6:,.2f} MB written, "
-            f"{_ratio(profile.hbm_bytes, traffic.least)} the least; {profile.hbm_gb_per_s:,.0f} GB/s",
+            f"{_ratio(profile.hbm_bytes, traffic.least)}; {profile.hbm_gb_per_s:,.0f} GB/s",
         ),
         ("SBUF, PSUM", f"{_share(profile.sbuf_high_water, target.sbuf_usable_bytes)} and "
                        f"{_share(profile.psum_high_water, target.psum_partition_bytes)} of a partition at most"),
@@ -54,7 +66,7 @@ def _head(profile: Profile) -> Any:
 
 
 def _ratio(value: float, least: float) -> str:
-    return f"{value / least:.2f} x" if least else "no"
+    return f"{value / least:.2f} x the least" if least else "none is needed"
 
 
 def _share(used: int, room: int) -> str:
@@ -67,7 +79,8 @@ def _engines(profile: Profile) -> Any:
     table = Table(title="engines", title_justify="left", box=None, padding=(0, 2))
     for name in ("engine", "busy", "", "us"):
         table.add_column(name, justify="right" if name in ("busy", "us") else "left", no_wrap=True)
-    table.add_column("idle between instructions, by what it waited for")
+    summed = "" if profile.cores == 1 else " (summed over the cores)"
+    table.add_column(f"idle between instructions{summed}, by what it waited for")
     for engine, share in profile.busy.items():
         causes = sorted(profile.idle_us.get(engine, {}).items(), key=lambda item: -item[1])
         idle = ", ".join(f"{kind} {us:,.1f} us" for kind, us in causes[:4])
@@ -84,13 +97,14 @@ def _gaps(profile: Profile) -> Any:
     from rich.table import Table
 
     table = Table(title="longest idle gaps", title_justify="left", box=None, padding=(0, 2))
-    for name in ("engine", "at us", "us", "before", "waited for"):
+    for name in ("engine" if profile.cores == 1 else "engine, core", "at us", "us", "before", "waited for"):
         table.add_column(name, justify="right" if name in ("at us", "us") else "left")
     seen: dict[str, int] = {}
     for gap in profile.gaps:
         seen[gap.engine] = seen.get(gap.engine, 0) + 1
         if seen[gap.engine] <= 2:
-            table.add_row(NAMES[gap.engine], f"{gap.start:,.1f}", f"{gap.us:,.2f}", gap.before, gap.waited_for)
+            engine = NAMES[gap.engine] if profile.cores == 1 else f"{NAMES[gap.engine]} {gap.core}"
+            table.add_row(engine, f"{gap.start:,.1f}", f"{gap.us:,.2f}", gap.before, gap.waited_for)
     return table
 
 
