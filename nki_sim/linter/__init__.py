@@ -40,7 +40,7 @@ def lint(kernel: Any, nki_version: str = "0.7", grid: int | None = None) -> list
 
 def _python(piece: Reached, version: str) -> Iterator[Finding]:
     """The rules that look at one syntax node."""
-    for node in piece.nodes():
+    for node in piece.nodes:
         for rule in RULES.values():
             if version in rule.versions and rule.broken is not None and rule.broken(node, piece):
                 yield Finding.at(rule, piece, node)

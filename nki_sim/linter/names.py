@@ -26,7 +26,7 @@ REMEDIES = {
 
 def calls_and_names(piece: Reached, version: str) -> Iterator[Finding]:
     """What the code takes from `nki` and the version lacks."""
-    for node in piece.nodes():
+    for node in piece.nodes:
         if isinstance(node, (ast.Name, ast.Attribute)):
             yield from _name(piece, node, version)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

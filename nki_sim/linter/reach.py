@@ -9,6 +9,7 @@ import sysconfig
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..errors import PACKAGE, refusal
@@ -32,22 +33,24 @@ class Reached:
 
     node: Definition
     file: str
-    module: ast.Module
     names: dict[str, Any]
     aliases: dict[str, str]
     is_kernel: bool = False
     is_loop_body: bool = False
     loop_bodies: set[str] = field(default_factory=set)  # names that this function hands to a device loop
 
-    def nodes(self) -> Iterator[ast.AST]:
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
         """The nodes that NKI compiles: no decorators, defaults or annotations, which Python evaluates before."""
-        if isinstance(self.node, ast.ClassDef):  # its methods are reached as functions of their own
-            yield self.node
-            for statement in self.node.body:
-                if not isinstance(statement, FUNCTIONS):
-                    yield from _compiled(statement)
-            return
-        yield from _compiled(self.node)
+        if not isinstance(self.node, ast.ClassDef):
+            return [*_compiled(self.node)]
+        # Methods are reached as functions of their own.
+        fields = [statement for statement in self.node.body if not isinstance(statement, FUNCTIONS)]
+        return [self.node, *(node for statement in fields for node in _compiled(statement))]
+
+    @cached_property
+    def inner_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+        return [node for node in self.nodes if isinstance(node, FUNCTIONS) and node is not self.node]
 
     def dotted(self, node: ast.AST) -> str | None:
         """The full name of an imported thing, e.g. ``nki.isa.dma_copy``."""
@@ -60,6 +63,31 @@ class Reached:
         return ".".join([self.aliases[node.id], *reversed(parts)])
 
 
+class Source:
+    """A file: where its functions and classes start, and what it imports."""
+
+    def __init__(self, module: ast.Module) -> None:
+        self.aliases: dict[str, str] = {}
+        self._definitions: dict[tuple[int, str], Definition] = {}
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                self._definitions.setdefault((0, node.name), node)
+            elif isinstance(node, FUNCTIONS):
+                first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+                self._definitions[first, getattr(node, "name", "<lambda>")] = node
+            elif isinstance(node, ast.Import):
+                for name in node.names:
+                    short = name.asname or name.name.split(".")[0]
+                    self.aliases[short] = name.name if name.asname else short
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                self.aliases.update({name.asname or name.name: f"{node.module}.{name.name}" for name in node.names})
+
+    def definition(self, thing: Any) -> Definition | None:
+        if isinstance(thing, type):
+            return self._definitions.get((0, thing.__name__))
+        return self._definitions.get((thing.__code__.co_firstlineno, thing.__code__.co_name))
+
+
 def reached(kernel: Any) -> list[Reached]:
     """The kernel first, then its helpers, each once. TypeError without a function or a source."""
     function = kernel.func if isinstance(kernel, Kernel) else kernel
@@ -70,9 +98,10 @@ def reached(kernel: Any) -> list[Reached]:
     seen: set[int] = {id(function)}
     pieces: dict[int, Reached] = {}
     bodies: set[int] = set()
+    sources: dict[str, Source] = {}
     while waiting:
         thing = waiting.pop(0)
-        piece = _piece(thing)
+        piece = _piece(thing, sources)
         if piece is None:
             if thing is function:
                 given = f"{function.__name__} without a source file ({function.__code__.co_filename})"
@@ -91,7 +120,7 @@ def reached(kernel: Any) -> list[Reached]:
     return list(pieces.values())
 
 
-def _piece(thing: Any) -> Reached | None:
+def _piece(thing: Any, sources: dict[str, Source]) -> Reached | None:
     """The source of a function or class, None when there is none."""
     try:
         file = inspect.getsourcefile(thing)
@@ -100,27 +129,15 @@ def _piece(thing: Any) -> Reached | None:
     lines = linecache.getlines(file) if file else []
     if not file or not lines:
         return None
-    module = ast.parse("".join(lines), filename=file)
-    node = _definition(module, thing)
+    if file not in sources:
+        sources[file] = Source(ast.parse("".join(lines), filename=file))
+    node = sources[file].definition(thing)
     if node is None:
         return None
     names = _names(thing)
-    piece = Reached(node, file, module, names, _aliases(module, names))
+    piece = Reached(node, file, names, sources[file].aliases | _modules(names))
     piece.loop_bodies = set(_loop_bodies(piece))
     return piece
-
-
-def _definition(module: ast.Module, thing: Any) -> Definition | None:
-    for node in ast.walk(module):
-        if isinstance(thing, type):
-            if isinstance(node, ast.ClassDef) and node.name == thing.__name__:
-                return node
-        elif isinstance(node, FUNCTIONS):
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            name = getattr(node, "name", "<lambda>")
-            if first == thing.__code__.co_firstlineno and name == thing.__code__.co_name:
-                return node
-    return None
 
 
 def _names(thing: Any) -> dict[str, Any]:
@@ -137,23 +154,14 @@ def _names(thing: Any) -> dict[str, Any]:
     return names
 
 
-def _aliases(module: ast.Module, names: dict[str, Any]) -> dict[str, str]:
-    aliases: dict[str, str] = {}
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                short = name.asname or name.name.split(".")[0]
-                aliases[short] = name.name if name.asname else short
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            aliases.update({name.asname or name.name: f"{node.module}.{name.name}" for name in node.names})
-    for short, value in names.items():
-        if isinstance(value, types.ModuleType) and value.__name__ in MODULES:
-            aliases[short] = value.__name__
-    return aliases
+def _modules(names: dict[str, Any]) -> dict[str, str]:
+    """The names that stand for a module of NKI."""
+    modules = {n: v for n, v in names.items() if isinstance(v, types.ModuleType) and v.__name__ in MODULES}
+    return {name: module.__name__ for name, module in modules.items()}
 
 
 def _loop_bodies(piece: Reached) -> Iterator[str]:
-    for node in piece.nodes():
+    for node in piece.nodes:
         if isinstance(node, ast.Call) and (position := LOOPS.get(piece.dotted(node.func) or "")) is not None:
             given = [*node.args[position : position + 1], *(k.value for k in node.keywords if k.arg == "body_fun")]
             yield from (argument.id for argument in given if isinstance(argument, ast.Name))
@@ -165,7 +173,7 @@ def _mentioned(thing: Any, piece: Reached) -> Iterator[Any]:
         yield from (value for value in vars(thing).values() if isinstance(value, types.FunctionType))
         yield from thing.__bases__
         return
-    for node in piece.nodes():
+    for node in piece.nodes:
         if isinstance(node, (ast.Name, ast.Attribute)):
             value = _object(node, piece)
             if isinstance(value, (types.FunctionType, type)):

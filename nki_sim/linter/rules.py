@@ -7,7 +7,7 @@ construct is none of those that the language guide lists, and portable kernels d
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from .findings import Rule
 from .reach import FUNCTIONS, Reached
@@ -85,39 +85,33 @@ def _inheritance(node: ast.AST, piece: Reached) -> bool:
     return isinstance(node, ast.ClassDef) and [ast.unparse(b).split(".")[-1] in BASES for b in node.bases] != [True]
 
 
-def changes_of_captured(function: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Where a function changes a Python object that it did not make itself: the node and the object's name."""
-    if not isinstance(function, FUNCTIONS):
-        return
+def _may_change(node: ast.AST) -> bool:
+    """Whether a node changes an object in place."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS
+    return isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del))
+
+
+def changes_of_captured(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
+    """Where a function changes a Python object that it did not make itself."""
     arguments = function.args
     own = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
     body = list(ast.walk(function))
     own.update(n.id for n in body if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    for node in body:
-        owner: ast.AST | None = None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
-            owner = node.func.value
-        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            owner = node.value
-        if isinstance(owner, ast.Name) and owner.id not in own:
-            yield node, owner.id
+    owners = [(n, n.func.value if isinstance(n, ast.Call) else n.value) for n in body if _may_change(n)]  # type: ignore[attr-defined]
+    return [node for node, owner in owners if isinstance(owner, ast.Name) and owner.id not in own]
 
 
 def _closure(node: ast.AST, piece: Reached) -> bool:
     """A change, inside of an inner function, of an object of the outer one."""
-    return any(
-        node is change
-        for inner in piece.nodes()
-        if inner is not piece.node and isinstance(inner, FUNCTIONS)
-        for change, _ in changes_of_captured(inner)
-    )
+    return _may_change(node) and any(node in changes_of_captured(inner) for inner in piece.inner_functions)
 
 
 def _traced_once(node: ast.AST, piece: Reached) -> bool:
     """The same, of a function that a device loop runs."""
-    bodies = [n for n in piece.nodes() if isinstance(n, ast.FunctionDef) and n.name in piece.loop_bodies]
-    bodies += [piece.node] if piece.is_loop_body and isinstance(piece.node, ast.FunctionDef) else []
-    return any(node is change for body in bodies for change, _ in changes_of_captured(body))
+    bodies = [inner for inner in piece.inner_functions if getattr(inner, "name", None) in piece.loop_bodies]
+    bodies += [piece.node] if piece.is_loop_body and isinstance(piece.node, FUNCTIONS) else []
+    return _may_change(node) and any(node in changes_of_captured(body) for body in bodies)
 
 
 def _neuronxcc(node: ast.AST, piece: Reached) -> bool:

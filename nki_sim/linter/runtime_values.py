@@ -38,7 +38,7 @@ def decisions(piece: Reached, version: str) -> list[Finding]:
 
 class _Flow:
     def __init__(self, piece: Reached) -> None:
-        self.piece = piece
+        self.piece, self.repeats = piece, False
         self.found: dict[tuple[int, int], Finding] = {}  # by place: the outermost use of a value speaks for it
 
     # -- statements --------------------------------------------------------------------------------------------
@@ -97,8 +97,12 @@ class _Flow:
         before = dict(known)
         for body in bodies:
             mine = dict(before)
-            self.block(body, mine)
-            if again:
+            if again and not self.repeats:  # the outermost loop repeats for those inside, or time would double each
+                self.repeats = True
+                self.block(body, mine)
+                self.block(body, mine)
+                self.repeats = False
+            else:
                 self.block(body, mine)
             known.update(mine)
 

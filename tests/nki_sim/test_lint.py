@@ -227,6 +227,14 @@ VALUES = [
         body("n = 1\nif y:\n    n = nisa.register_alloc(0)\nif n:  # <-\n    pass"),
         body("n = 1\nif y:\n    n = 2\nif n:\n    pass"),
     ),
+    Row(  # the second turn of the outer loop meets what the inner one assigned
+        "branch",
+        "0.7",
+        body(
+            "n = 1\nfor i in range(2):\n    for j in range(2):\n        if n:  # <-\n            n = nisa.register_alloc(0)"
+        ),
+        body("n = 1\nfor i in range(2):\n    for j in range(2):\n        if n:\n            n = 2"),
+    ),
     Row(
         "branch",
         "0.7",
