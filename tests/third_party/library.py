@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import time
+import traceback
 import types
 import warnings
 from collections import Counter
@@ -248,7 +249,12 @@ def _explained(error: BaseException) -> tuple[str, str]:
             return "refused", str(cause).splitlines()[0]
     if type(error).__name__ == "FixtureLookupError":
         return "not covered", f"rows that the library's own plugin makes ({str(error)[:40]})"
-    return "broken", text
+    return "broken", f"{text}  ({_where(error)})"
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
 
 
 def run_library(root: Path, only: str, seconds: float, most: int) -> int:
