@@ -24,9 +24,9 @@ from .agreement import Agreement, compare, missed
 from .errors import UserError
 from .models import dinov2_saliency as saliency
 from .models.predictions import Prediction, predict, predict_with_onnxruntime
-from .photos import ASTRONAUT, as_pixels, open_photo
+from .photos import ASTRONAUT, as_pixels, as_square, open_photo
 from .steps import Steps
-from .tables import agreement_table, launches_table
+from .tables import agreement_table, launches_table, swap_table
 
 # What the kernels are compared with.
 TORCH = "torch, float32"  # the untouched model on CPU
@@ -48,11 +48,14 @@ def run(options: Options, console: Console) -> bool:
 
     True when every limit is kept and every swapped layer's kernel ran. UserError for bad input.
     """
+    photo = open_photo(options.image or ASTRONAUT.locate())
+    if photo.width != photo.height:
+        console.print(f"The photo has {photo.width} x {photo.height} pixels; the square in its middle is used.")
+    photo = as_square(photo, saliency.IMAGE_SIZE)
     _install_device()
     disable_progress_bar()  # the one below says more
     with Steps(console) as steps:
-        with steps.step("Read the photo and the trained weights"):
-            photo = open_photo(options.image or ASTRONAUT.locate(), saliency.IMAGE_SIZE)
+        with steps.step("Read the trained weights"):
             pixels = as_pixels(photo)
             file = saliency.WEIGHTS.locate()
             weights = saliency.read_weights(file)
@@ -76,7 +79,7 @@ def run(options: Options, console: Console) -> bool:
     rows = launches.count([registry.OPERATIONS[name] for name in options.operations], layers, launched, fallbacks)
     results = {name: compare(got, prediction) for name, prediction in want.items()}
     console.print()
-    console.print(launches_table(rows))
+    console.print(launches_table(rows) if rows else "No kernel was to run, and none did.")
     console.print()
     console.print(agreement_table(results, options.dtype))
     console.print()
@@ -110,7 +113,7 @@ def _show_swap(model: Dinov2Model, console: Console) -> Counter[str]:
     if report is None:
         console.print("No layer was replaced.")
         return Counter()
-    console.print(report)
+    console.print(swap_table(report))
     return Counter(row.kernel for row in report.swapped if row.kernel)
 
 

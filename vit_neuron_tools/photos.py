@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from .data_files import DataFile
@@ -25,11 +25,11 @@ MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
-def open_photo(path: Path, size: int) -> Image.Image:
-    """The photo in RGB, resized to a square of `size` pixels. UserError when the file is no picture."""
+def open_photo(path: Path) -> Image.Image:
+    """The photo in RGB. UserError when the file is no picture."""
     try:
-        image = Image.open(path)
-        return image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+        with Image.open(path) as image:
+            return image.convert("RGB")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; give the path of a photo, such as a PNG or JPEG file") from None
     except UnidentifiedImageError:
@@ -38,6 +38,12 @@ def open_photo(path: Path, size: int) -> Image.Image:
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error}); give a photo, such as a PNG or JPEG file") from error
+
+
+def as_square(photo: Image.Image, size: int) -> Image.Image:
+    """The largest square in the middle of the photo, resized to `size` pixels."""
+    square: Image.Image = ImageOps.fit(photo, (size, size), Image.Resampling.BICUBIC)
+    return square
 
 
 def as_pixels(photo: Image.Image) -> Tensor:

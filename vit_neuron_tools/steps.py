@@ -31,7 +31,12 @@ class Steps:
         task, began = self._progress.add_task(text, total=total), perf_counter()
         if not self._console.is_terminal:
             self._console.print(f"{text} ...", end=" ")
-        yield lambda: self._progress.advance(task)
+        try:
+            yield lambda: self._progress.advance(task)
+        except BaseException:
+            if not self._console.is_terminal:
+                self._console.print()  # what is printed next begins on a line of its own
+            raise
         self._progress.update(task, completed=total)
         if not self._console.is_terminal:
             self._console.print(f"{perf_counter() - began:.1f} s")

@@ -11,7 +11,7 @@ from vit_neuron_tools.agreement import compare
 from vit_neuron_tools.errors import UserError
 from vit_neuron_tools.models import dinov2_saliency as saliency
 from vit_neuron_tools.models.predictions import predict, predict_with_onnxruntime
-from vit_neuron_tools.photos import ASTRONAUT, as_pixels, open_photo
+from vit_neuron_tools.photos import ASTRONAUT, as_pixels, as_square, open_photo
 
 for _file in (saliency.WEIGHTS, ASTRONAUT):
     if not _file.is_installed():
@@ -27,7 +27,7 @@ def weights() -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def pixels() -> torch.Tensor:
-    return as_pixels(open_photo(ASTRONAUT.locate(), saliency.IMAGE_SIZE))
+    return as_pixels(as_square(open_photo(ASTRONAUT.locate()), saliency.IMAGE_SIZE))
 
 
 def test_every_weight_is_read(weights: dict[str, torch.Tensor]) -> None:

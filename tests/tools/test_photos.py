@@ -10,7 +10,7 @@ import pytest
 Image = pytest.importorskip("PIL.Image", reason="Pillow belongs to the demo's packages")
 
 from vit_neuron_tools.errors import UserError  # noqa: E402  # after the skip
-from vit_neuron_tools.photos import as_pixels, open_photo  # noqa: E402
+from vit_neuron_tools.photos import as_pixels, as_square, open_photo  # noqa: E402
 
 MODES = ["RGB", "L", "RGBA", "P", "CMYK"]  # colour, grey, transparent, palette, print
 
@@ -19,8 +19,15 @@ MODES = ["RGB", "L", "RGBA", "P", "CMYK"]  # colour, grey, transparent, palette,
 def test_any_picture_becomes_a_square_in_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "photo.tiff"
     Image.new("RGB", (50, 20), (255, 0, 0)).convert(mode).save(path)
-    photo = open_photo(path, size=28)
+    photo = as_square(open_photo(path), size=28)
     assert (photo.mode, photo.size) == ("RGB", (28, 28))
+
+
+@pytest.mark.parametrize("size", [(90, 30), (30, 90)], ids=["wide", "tall"])
+def test_the_middle_of_a_photo_is_cut_out_not_squeezed(size: tuple[int, int]) -> None:
+    photo = Image.new("RGB", size, (255, 0, 0))
+    photo.paste((0, 0, 255), (*((side - 30) // 2 for side in size), *((side + 30) // 2 for side in size)))
+    assert as_square(photo, 30).getcolors() == [(900, (0, 0, 255))]
 
 
 def test_pixels_are_normalised_by_imagenet_statistics() -> None:
@@ -45,4 +52,4 @@ def test_refusal(tmp_path: Path, case: str, content: bytes | str | None, sentenc
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=sentence):
-        open_photo(path, size=28)
+        open_photo(path)

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from vit_neuron.swap.report import Report, Row
 from vit_neuron_tools.agreement import Agreement
 from vit_neuron_tools.launches import count
-from vit_neuron_tools.tables import agreement_table, launches_table
+from vit_neuron_tools.tables import agreement_table, launches_table, swap_table
 
 
 def printed(table: Table) -> list[str]:
@@ -58,3 +59,18 @@ def test_agreement(case: str, agreement: Agreement, text: str) -> None:
     lines = printed(agreement_table({"somebody else": agreement}, "bfloat16"))
     assert any(line.startswith("somebody else") and line.endswith(text) for line in lines)
     assert "limits: worst layer, cosine at least 0.999; heat map, mean difference at most 0.01" in " ".join(lines)
+
+
+def test_equal_layers_of_a_swap_are_one_row() -> None:
+    rows = [
+        *(Row(f"encoder.layer.{k}.norm1", "LayerNorm", "layer_norm", "") for k in (0, 1, 2, 5)),
+        Row("encoder.layer.3.norm1", "LayerNorm", None, "has no weight"),
+        Row("layernorm2", "LayerNorm", "layer_norm", ""),
+        Row("", "Model", None, "[odd]"),
+    ]
+    assert printed(swap_table(Report("Swapped.", tuple(rows))))[4:-1] == [
+        "encoder.layer.0-2,5.norm1 LayerNorm layer_norm",
+        "encoder.layer.3.norm1 LayerNorm - has no weight",
+        "layernorm2 LayerNorm layer_norm",
+        "(model) Model - [odd]",
+    ]
