@@ -230,9 +230,7 @@ VALUES = [
     Row(  # the second turn of the outer loop meets what the inner one assigned
         "branch",
         "0.7",
-        body(
-            "n = 1\nfor i in range(2):\n    for j in range(2):\n        if n:  # <-\n            n = nisa.register_alloc(0)"
-        ),
+        body("n = 1\nfor i in y:\n    for j in y:\n        if n:  # <-\n            n = nisa.register_alloc(0)"),
         body("n = 1\nfor i in y:\n    for j in y:\n        if n:\n            n = 2"),
     ),
     Row(
