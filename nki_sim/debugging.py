@@ -37,6 +37,12 @@ class Debugging:
                 raise ValueError(refusal("simulate", f"{name}={value!r}", " or ".join(map(repr, CHOICES[name]))))
         return replace(self, **options, launch=None)
 
+    def check_device(self, kernel: str) -> None:
+        """Refuses options for tensors of the simulated device, which launches kernels of its own making."""
+        if (self.uninitialized, self.overlap, self.record) != ("nan", "warn", False):
+            given = "tensors of the neuron device with options of nki_sim.simulate"
+            raise ValueError(refusal(kernel, given, "NumPy arrays or CPU tensors with them", "move them to the CPU"))
+
     def listing(self, kernel: str) -> str:
         """The instructions of the last launch. Raises ValueError if none was kept."""
         if self.launch is None:

@@ -109,6 +109,7 @@ class Kernel:
         bound.apply_defaults()
         device = frameworks.device_bridge([*bound.arguments.values()])
         if device is not None:
+            self.debugging.check_device(self.name)
             return device.call(self, dict(bound.arguments), self.cores)
         return self.run(dict(bound.arguments), self.cores)
 
@@ -433,7 +434,9 @@ def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
     if value is None:
         return None
     if not isinstance(value, NkiTensor):
-        raise IllegalInstruction(refusal(kernel.name, f"a returned {type(value).__name__}", "tensors in nl.shared_hbm"))
+        given, code = f"a returned {type(value).__name__}", getattr(kernel.func, "__code__", None)
+        site = (code.co_filename, code.co_firstlineno) if code is not None else None  # the call is over
+        raise IllegalInstruction(refusal(kernel.name, given, "tensors in nl.shared_hbm", site=site))
     if value.buffer is not MemoryRegion.shared_hbm and id(value.storage) not in inputs.storages:
         raise IllegalInstruction(
             refusal(

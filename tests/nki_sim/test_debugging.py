@@ -104,6 +104,18 @@ def test_options_add_up() -> None:
     assert kernel.listing == LISTING
 
 
+@pytest.mark.parametrize("options", [{"record": True}, {"uninitialized": "raise"}, {"overlap": "raise"}], ids=str)
+def test_tensors_of_the_device_are_refused(options: Any, monkeypatch: Any) -> None:
+    class Bridge:
+        def call(self, *arguments: Any) -> str:
+            return "called"
+
+    monkeypatch.setattr(nki_sim.kernel.frameworks, "device_bridge", lambda values: Bridge())
+    assert nki_sim.simulate(scaled)(X) == "called"
+    with pytest.raises(ValueError, match=r"scaled: got tensors of the neuron device with options .* to the CPU"):
+        nki_sim.simulate(scaled, **options)(X)
+
+
 # -- from inside ------------------------------------------------------------------------------------------------------
 
 
