@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nki_sim import instruction
+from nki_sim import instruction, machine
 from nki_sim.errors import NkiValidationError
 
 ABSENT = frozenset(
@@ -46,14 +46,14 @@ class Clock:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end = seconds, 0.0
-        find = instruction.current_core
+        find = machine.current_core
 
         def timed() -> Any:
             if time.monotonic() > self.end:
                 raise NotCovered(f"more than {self.seconds:.0f} s")
             return find()
 
-        instruction.current_core = timed
+        vars(instruction)["current_core"] = timed
 
     def start(self) -> None:
         self.end = time.monotonic() + self.seconds

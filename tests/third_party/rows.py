@@ -141,7 +141,7 @@ def mx_strided(by_tensor_copy: bool) -> Any:
 def mx_rows(folder: str, edit: tuple[tuple[str, str], ...] = ()) -> list[Row]:
     """The MX tutorial; results are bfloat16."""
     file = f"{folder}/mx_kernels.py"
-    loose = {"target": "trn3", "tolerance": 5e-2, "edit": edit}  # the tutorial's own tolerance
+    loose: dict[str, Any] = {"target": "trn3", "tolerance": 5e-2, "edit": edit}  # the tutorial's own tolerance
     return [
         Row(file, "kernel_offline_quantized_mx_matmul", mx_on_host(FP8), label="fp8", **loose),
         Row(file, "kernel_offline_quantized_mx_matmul", mx_on_host(FP4), label="fp4", **loose),
