@@ -148,3 +148,10 @@ def autocast(x: Tensor) -> Tensor:
     if not in_autocast(x) or x.dtype == torch.float64:
         return x
     return x.to(torch.get_autocast_dtype(x.device.type))
+
+
+def widened(x: Tensor) -> Tensor:
+    """`x` in float32 where torch.autocast runs normalizations in it: on every device but the CPU."""
+    if x.device.type == "cpu" or x.dtype == torch.float64 or not in_autocast(x):
+        return x
+    return x.to(torch.float32)

@@ -8,7 +8,7 @@ from torch import Tensor
 from . import reference
 from .answer import Answer, at_most
 from .checks import is_floating, is_like, is_number, is_vector
-from .dispatch import OPS, by_reference, decide, launch, register
+from .dispatch import OPS, by_reference, decide, launch, register, widened
 from .nki_src.limits import MAX_CHANNELS
 from .reference.layer_norm import layer_norm_backward
 from .stats import count_reference
@@ -19,11 +19,15 @@ def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor
 
     x             [..., C], bfloat16, float16 or float32
     weight, bias  [C] or None, any floating dtype, on the device of x
-    Result [..., C], dtype of x. The kernel takes 1 <= C <= MAX_CHANNELS on a neuron device; everything else runs the
-    reference. The backward pass is the formula of the reference, in torch's own operators, on every device.
+    eps           0 or more
+    There is no normalized_shape here: it is always the last axis.
+    Result [..., C], dtype of x; inside torch.autocast float32, but on the CPU, as torch's own. The kernel takes
+    1 <= C <= MAX_CHANNELS on a neuron device; everything else runs the reference. The backward pass is the formula of
+    the reference, in torch's own operators, on every device.
     TypeError for a wrong kind of argument, ValueError for sizes that do not fit and for mixed devices.
     """
     check(x, weight, bias, eps)
+    x = widened(x)
     answer = decide(x, supports(x))
     if not answer.ok:
         return by_reference("layer_norm", answer.reason, x, weight, bias, float(eps))
@@ -40,7 +44,13 @@ def supports(x: Tensor) -> Answer:
 
 def check(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float) -> None:
     is_floating("x", x)
+    if isinstance(weight, (int, tuple, list)):
+        raise TypeError(
+            f"weight: got {weight!r}; allowed: a tensor [C] or None; there is no normalized_shape here, leave it out"
+        )
     is_number("eps", eps)
+    if not eps >= 0:
+        raise ValueError(f"eps: got {eps!r}; allowed: 0 or more; pass the layer's own, often 1e-5 or 1e-6")
     if x.dim() == 0:
         raise ValueError("x: got a scalar; allowed: at least one axis, the channels; reshape it with x.reshape(1)")
     for name, parameter in (("weight", weight), ("bias", bias)):

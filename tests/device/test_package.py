@@ -313,6 +313,23 @@ def test_autocast() -> None:
     assert_close(attended, vit_neuron.reference.attention(*[double(x)[:, None]] * 3))
 
 
+@pytest.mark.parametrize("place", ["cpu", "neuron"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_swapped_layer_norm_keeps_its_dtype_in_autocast(place: str, dtype: str, enabled: bool) -> None:
+    """float32 on neuron, as in torch's table for accelerators; the dtype of x on the CPU."""
+    (x,) = normal("autocast norm", (3, 16), dtype=dtype)
+    (x,) = to_neuron(x) if place == "neuron" else (x,)
+    model = nn.Sequential(nn.LayerNorm(16)).to(x.device, x.dtype)
+    with torch.no_grad(), torch.autocast(place, torch.bfloat16, enabled=enabled):
+        expected = model(x)
+        vit_neuron.registry.apply(model)
+        actual = model(x)
+    assert vit_neuron.stats()["layer_norm"].kernel == (place == "neuron")
+    assert actual.dtype == expected.dtype == (torch.float32 if place == "neuron" and enabled else x.dtype)
+    assert_close(actual, double(expected.cpu()), dtype=dtype)
+
+
 def test_packed_weights_stay_on_the_device() -> None:
     (x,) = to_neuron(*normal("packed", (3, 8)))
     linears = nn.ModuleList([nn.Linear(8, 12, bias=False), nn.Linear(12, 8, bias=False)]).to("neuron")
