@@ -138,8 +138,8 @@ class Written:
         if view.indirection is None:
             return _part(instruction, name, _elements(flags, view), arguments)
         if view.indirection.kind == "gather":
-            found: Array = np.logical_and.reduce(_choices(flags, view)[:, indirect.offsets(view, plan.engine)], axis=-1)
-            return found
+            found = np.logical_and.reduce(_choices(flags, view)[:, indirect.offsets(view, plan.engine)], axis=-1)
+            return _part(instruction, name, found, arguments)
         return None if view.indirection.kind == "scalar" else _rows(flags, view)
 
 
@@ -162,13 +162,17 @@ def _may_keep(instruction: Instruction, operands: Operands, arguments: Arguments
 
 
 def _part(instruction: str, name: str, found: Array, arguments: Arguments) -> Array:
-    """Two instructions read some partitions of their source only."""
+    """What is read of an operand of which only some partitions are."""
+    from .isa.microscaling import scale_rows
+
     if (instruction, name) == ("nonzero_with_count", "src"):
         found = found[::CORE_PARTITIONS]
     if (instruction, name) == ("nc_stream_shuffle", "src"):
         rows = np.arange(arguments["dst"].shape[0])
         mask = np.asarray(arguments["shuffle_mask"])[rows % QUADRANT]
         found = found[np.unique((rows - rows % QUADRANT + mask)[mask < QUADRANT])]
+    if instruction == "nc_matmul_mx" and name.endswith("_scale"):
+        found = found[scale_rows(arguments[name.removesuffix("_scale")].partitions)]
     return found
 
 

@@ -168,6 +168,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:nc_matmul")  # of the undefined accumulation as well
 @pytest.mark.parametrize(("body", "message"), REFUSED, ids=[row[0].__name__ for row in REFUSED])
 def test_reads_of_unwritten_memory(body: Any, message: str) -> None:
     with pytest.raises(nki_sim.UninitializedRead, match=message) as caught:
@@ -327,19 +328,39 @@ def scattered(x: Any) -> None:
     use(made[:, 0:1])
 
 
+def scaled_tile(rows: int) -> tuple[Any, Any]:
+    data, scale = tile((rows, 8), nl.float8_e4m3fn_x4), tile((rows, 8), nl.uint8)
+    nisa.quantize_mx(dst=data, src=filled((rows, 32), nl.bfloat16), dst_scale=scale)
+    return data, scale
+
+
+def scales(x: Any) -> None:
+    left, left_scale = scaled_tile(64)
+    right, right_scale = scaled_tile(64)
+    if offset:
+        right_scale = tile((64, 8), nl.uint8)
+    nisa.nc_matmul_mx(
+        dst=tile((8, 8), buffer=nl.psum),
+        stationary=left,
+        moving=right,
+        stationary_scale=left_scale,
+        moving_scale=right_scale,
+    )
+
+
 offset = 0
-GATHERS = [
+GEN4 = [
     (gathered, 3, None, "a written column"),
     (gathered, 4, r"src with 256 of 256", "a column that nobody wrote"),
     (scattered, 0, None, "the column that is read"),
     (scattered, 1, r"src with 16 of 16", "another one"),
+    (scales, 0, None, "the partitions that hold scales"),
+    (scales, 1, r"nc_matmul_mx: got moving_scale with 64 of 64", "eight scales of eight columns each"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "column", "message", "why"), GATHERS, ids=[f"{r[0].__name__}-{r[1]}" for r in GATHERS]
-)
-def test_gathers_of_gen4(body: Any, column: int, message: str | None, why: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("body", "column", "message", "why"), GEN4, ids=[f"{r[0].__name__}-{r[1]}" for r in GEN4])
+def test_operands_of_gen4(body: Any, column: int, message: str | None, why: str, monkeypatch: Any) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
     monkeypatch.setitem(globals(), "offset", column)
     if message is None:
