@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*/README.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`]*`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
@@ -52,6 +52,8 @@ def test_commands_of_a_shell_snippet_exist(text: str) -> None:
 
 
 def command_exists(program: str, *arguments: str) -> bool:
+    if program == "source":  # a file of the virtual environment, wherever that is
+        return (Path(sys.executable).parent / Path(arguments[0]).name).exists()
     if program == "make":  # a target of the Makefile
         return any(line.startswith(f"{arguments[0]}:") for line in (ROOT / "Makefile").read_text().splitlines())
     tool = Path(sys.executable).parent / program
@@ -60,7 +62,9 @@ def command_exists(program: str, *arguments: str) -> bool:
     return tool.exists() or shutil.which(program) is not None
 
 
-@pytest.mark.parametrize("line", ["make no-such-target", "vit-neuron no-such-command", "no-such-program x"])
+@pytest.mark.parametrize(
+    "line", ["make no-such-target", "source .venv/bin/none", "vit-neuron no-such-command", "no-such-program x"]
+)
 def test_unknown_command_is_found(line: str) -> None:
     assert not command_exists(*line.split())
 
@@ -72,7 +76,7 @@ def test_the_tree_names_every_entry_of_the_root() -> None:
     assert named == {file.split("/")[0] for file in tracked} - {"README.md", ".gitignore"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
 def test_links_lead_to_files(document: Path) -> None:
     prose = CODE.sub("", FENCE.sub("", document.read_text()))
     dead = [link for link in LINK.findall(prose) if not (document.parent / link).exists()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ def test_every_row_is_met_by_a_tiny_model() -> None:
     for entry in registry.ENTRIES:
         module, _, name = entry.replaces.partition(":")
         assert getattr(importlib.import_module(module), name) in met, entry.replaces
+
+
+def test_the_documents_list_every_row() -> None:
+    """docs/models.md has a table of ENTRIES, in their order."""
+    operation = {kernel: name for name, kernel in registry.OPERATIONS.items()}
+    rows = [f"| `{entry.replaces}` | {operation[entry.kernel]} | `{entry.layer}` |" for entry in registry.ENTRIES]
+    page = (Path(__file__).parent.parent.parent / "docs" / "models.md").read_text().splitlines()
+    assert [line for line in page if re.match(r"\| `[\w.]+:\w+` \|", line)] == rows
 
 
 def test_rows_are_unique() -> None:
