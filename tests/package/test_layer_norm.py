@@ -81,6 +81,14 @@ REFUSED = [
         ValueError,
         "bias: got device meta; allowed: cpu, where x is; move it with bias.to",
     ),
+    (
+        "as_in_torch",
+        {"weight": (8,), "bias": W, "eps": W},
+        TypeError,
+        r"weight: got \(8,\); .* there is no normalized_shape here, leave it out",
+    ),
+    ("eps_negative", {"eps": -1e-5}, ValueError, "eps: got -1e-05; allowed: 0 or more"),
+    ("eps_nan", {"eps": float("nan")}, ValueError, "eps: got nan; allowed: 0 or more"),
     ("eps", {"eps": None}, TypeError, r"eps: got NoneType; allowed: a number; convert with float\(eps\)"),
 ]
 
