@@ -77,6 +77,10 @@ _FROM_NUMPY = {f.numpy: f.name for f in reversed(FORMATS.values()) if f.kind != 
 _F32 = np.dtype(np.float32)
 
 
+_STORED = {name: f.numpy for name, f in FORMATS.items()}
+_STORED_WIDE = {name: _F32 if f.low_precision else f.numpy for name, f in FORMATS.items()}
+
+
 def canonical(dtype: Any, remedy: str = "") -> DType:
     """The NKI name of a dtype given as a name, a NumPy dtype or a scalar type.
 
@@ -107,11 +111,9 @@ def _precise() -> bool:
     return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 
-@cache
 def storage(name: str) -> np.dtype[Any]:
     """NumPy dtype that holds the format; float32 for narrow floats under ``NKI_PRECISE_FP=0``."""
-    form = FORMATS[name]
-    return _F32 if form.low_precision and not _precise() else form.numpy
+    return (_STORED if _precise() else _STORED_WIDE)[name]
 
 
 def to_float32(values: Array) -> Array:

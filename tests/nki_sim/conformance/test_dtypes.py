@@ -241,15 +241,13 @@ def test_one_rounding_at_the_end() -> None:
 @pytest.mark.parametrize("name", ["bfloat16", "float16", "float8_e4m3", "float8_e5m2"])
 def test_precise_fp_off_keeps_float32_storage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.array([[1.001, 1e30, -3.3]], np.float32)
+    precise = dtypes.storage(name)
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
-    dtypes.storage.cache_clear()
-    try:
-        got = run("tensor_copy", dst=empty((1, 3), name), src=x)["dst"]
-    finally:
-        monkeypatch.undo()
-        dtypes.storage.cache_clear()
+    got = run("tensor_copy", dst=empty((1, 3), name), src=x)["dst"]
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, x)
+    monkeypatch.setenv("NKI_PRECISE_FP", "1")
+    assert run("tensor_copy", dst=empty((1, 3), name), src=x)["dst"].dtype == precise != np.float32
 
 
 @pytest.mark.parametrize(("name", "expected"), [("float32", NAN), ("bfloat16", NAN), ("int16", 4), ("uint32", 4)])
