@@ -206,7 +206,8 @@ def _space_remedy(value: NkiTensor, operand: Operand) -> str:
 
 
 def extend_key(key: list[Any], value: Any) -> None:
-    """Adds to the key of a call what the checks of an operand depend on."""
+    """Adds to the key of a call what the checks of an operand depend on. Where a view lies in HBM is not part of it, or
+    every tile of a loop would be checked anew: `check_inside` sees to that."""
     if not isinstance(value, NkiTensor):
         key.append(type(value))
         return

@@ -219,6 +219,11 @@ class Instruction:
             return check(Call(self, core, arguments, operands, {}))
         if plan is None:
             plan = core.launch.plans[known] = check(Call(self, core, arguments, operands, {}))
+        elif not core.launch.execute:  # when it executes, reading and writing find views that leave their tensor
+            for name in operands:
+                value = arguments[name]
+                if isinstance(value, NkiTensor) and value.indirection is None and not value.buffer.on_chip:
+                    value.check_inside()
         return plan
 
     # -- issuing -----------------------------------------------------------------------------------------------

@@ -778,6 +778,20 @@ def test_any_chain_of_views_reads_what_numpy_reads(steps: list[Any], buffer: str
     inside(body)
 
 
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_view_outside_of_hbm_is_found_after_one_inside(execute: bool) -> None:
+    """The same kind of call is checked once; where its HBM operands lie is looked at every time."""
+
+    def body(x: Any) -> None:
+        tile = nl.ndarray((4, 8), "float32", buffer=nl.sbuf)
+        for row in (0, 4, 8):
+            nisa.dma_copy(dst=tile, src=x.ap([[8, 4], [1, 8]], offset=row * 8))
+
+    inside(body, numbers(12, 8).astype(np.float32), execute=execute)
+    with pytest.raises(nki_sim.OutOfBounds, match=r"offset 64, .*\(8, 8\) float32"):
+        inside(body, numbers(8, 8).astype(np.float32), execute=execute)
+
+
 # What Python may not ask of a tensor, since only the device knows: the use, and how the sentence names it.
 LOOKS = [
     ("if", lambda t: 1 if t else 0, "the truth"),
