@@ -38,6 +38,8 @@ class UnsupportedVersion(NkiValidationError, AttributeError):
     """A name or construct that the chosen NKI version does not have."""
 
 
+UNKNOWN = ("<unknown>", 0)  # the site of what no file has asked for
+
 _internal: dict[str, bool] = {}  # by file
 
 
@@ -59,7 +61,7 @@ def source_site() -> tuple[str, int]:
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return "<unknown>", 0
+    return UNKNOWN
 
 
 def where(site: tuple[str, int] | None = None) -> str:
@@ -79,5 +81,6 @@ def caution(text: str) -> None:
 
 def refusal(subject: str, given: str, allowed: str, remedy: str = "", site: tuple[str, int] | None = None) -> str:
     """The one form of every refusal: subject, what was given, what is allowed, what to do, where."""
-    text = f"{subject}: got {given}; allowed: {allowed}"
-    return f"{text}; {remedy}  ({where(site)})" if remedy else f"{text}  ({where(site)})"
+    text = f"{subject}: got {given}; allowed: {allowed}" + (f"; {remedy}" if remedy else "")
+    site = site or source_site()
+    return text if site == UNKNOWN else f"{text}  ({where(site)})"

@@ -29,7 +29,8 @@ def open_photo(path: Path) -> Image.Image:
     """The photo in RGB. UserError when the file is no picture."""
     try:
         with Image.open(path) as image:
-            return image.convert("RGB")
+            rgb: Image.Image = image.convert("RGB")
+            return rgb
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; give the path of a photo, such as a PNG or JPEG file") from None
     except UnidentifiedImageError:
@@ -42,8 +43,7 @@ def open_photo(path: Path) -> Image.Image:
 
 def as_square(photo: Image.Image, size: int) -> Image.Image:
     """The largest square in the middle of the photo, resized to `size` pixels."""
-    square: Image.Image = ImageOps.fit(photo, (size, size), Image.Resampling.BICUBIC)
-    return square
+    return ImageOps.fit(photo, (size, size), Image.Resampling.BICUBIC)
 
 
 def as_pixels(photo: Image.Image) -> Tensor:

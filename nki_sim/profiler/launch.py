@@ -38,13 +38,15 @@ def profile(
     trip_counts: iterations of loops whose bounds are data, by the name of their bound or as "file.py:line".
     mechanisms: parts of the model to switch off, for experiments.
 
-    Raises ValueError for an unknown option and IllegalInstruction for what the hardware refuses.
+    Raises TypeError for a function without @nki.jit, ValueError for an unknown option and IllegalInstruction for what
+    the hardware refuses.
     """
     _one_of("order", order, ("program", "list"))
     _one_of("capacity", capacity, ("raise", "warn"))
     _one_of("dge", dge, (None, *MODES))
     if not isinstance(kernel, Kernel):
-        kernel = Kernel(kernel)
+        name = getattr(kernel, "__name__", repr(kernel))
+        raise TypeError(f"profile: got {name}, which is no kernel; allowed: a kernel; decorate it with @nki.jit")
     bound = inspect.signature(kernel.func).bind(*args, **kwargs)
     bound.apply_defaults()
     if grid is not None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nki_sim
+from nki_sim import errors
 from nki_sim.profiler import plots
 from vit_neuron_tools.operations import OPERATIONS
 
@@ -70,3 +71,24 @@ def test_the_float32_roof_begins_on_the_slope(profile: nki_sim.Profile) -> None:
     assert rate == pytest.approx(peak / 4)
     assert rate / start == pytest.approx(low_rate / low)
     assert start == pytest.approx(ridge / 4)
+
+
+def test_a_function_without_jit_is_refused() -> None:
+    with pytest.raises(TypeError, match="profile: got <lambda>, which is no kernel; .*; decorate it with @nki.jit"):
+        nki_sim.profile(lambda x: x, 3)
+
+
+def test_a_returned_number_is_refused_at_the_kernel() -> None:
+    import nki
+
+    @nki.jit
+    def number(x):
+        return 3
+
+    line = number.func.__code__.co_firstlineno
+    with pytest.raises(nki_sim.IllegalInstruction, match=rf"a returned int; .*\(test_views.py:{line}\)$"):
+        nki_sim.profile(number, np.zeros((2, 2), np.float32))
+
+
+def test_no_place_is_named_where_there_is_none() -> None:
+    assert errors.refusal("x", "1", "2", site=errors.UNKNOWN) == "x: got 1; allowed: 2"
