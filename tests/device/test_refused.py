@@ -63,6 +63,9 @@ REFUSED = [
         NotImplementedError,
         "one stream",
     ),
+    ("event", lambda: _recorded().synchronize(), RuntimeError, "doesn't support synchronizing events"),
+    ("between_processes", lambda: _send(torch.ones(1, device=N)), RuntimeError, "_share_fd_: only available on CPU"),
+    ("all_reduce", lambda: _all_reduce(), RuntimeError, "No backend type associated with device type neuron"),
     ("load_to_index_1", lambda: torch.load(_saved(), map_location="neuron:1"), RuntimeError, "device_count"),
 ]
 
@@ -74,6 +77,31 @@ def _saved() -> Any:
     torch.save(torch.ones(1), file)
     file.seek(0)
     return file
+
+
+def _recorded() -> Any:
+    event = torch.Event("neuron")
+    event.record()
+    return event
+
+
+def _send(x: torch.Tensor) -> None:
+    """What a DataLoader worker does with a tensor that it made."""
+    from multiprocessing.reduction import ForkingPickler
+
+    import torch.multiprocessing  # noqa: F401  # teaches the pickler about tensors
+
+    ForkingPickler.dumps(x)
+
+
+def _all_reduce() -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_reduce(torch.ones(1, device=N))
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

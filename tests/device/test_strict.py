@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from nki_sim import IllegalInstruction
+
 from . import kernels
 from .processes import run_python
 
@@ -34,6 +36,12 @@ CASES = [
     ("complex_result", lambda: torch.fft.fft(torch.ones(4, device="neuron")), TypeError, "complex64 on the neuron"),
     ("cpu_in_wrapped", lambda: launch(kernels.scale, torch.ones(1, 1)), RuntimeError, "kernel scale got CPU tensors"),
     ("cpu_direct", lambda: kernels.scale(torch.ones(1, 1)), RuntimeError, "kernel scale got CPU tensors"),
+    (
+        "int64_in_kernel",
+        lambda: kernels.scale(torch.ones(2, 2, dtype=torch.int64, device="neuron")),
+        IllegalInstruction,
+        "got dst of dtype int64; allowed: on trn2",
+    ),
     (
         "alias",
         lambda: launch(kernels.echo, torch.ones(1, 1, device="neuron")),
