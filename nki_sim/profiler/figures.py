@@ -20,6 +20,11 @@ def flops(record: Record) -> int:
     return 2 * record.sizes["M"] * math.prod(record.reads["moving"].shape)
 
 
+def rate(record: Record) -> int:
+    """How many times the dense 16-bit peak a matrix multiplication may reach: twice with fp8 double rows."""
+    return 2 if getattr(record.values.get("perf_mode"), "name", "") == "double_row" else 1
+
+
 # -- HBM ---------------------------------------------------------------------------------------------------------------
 
 

@@ -79,10 +79,13 @@ class Profile:
         """Dense 16-bit peak of the cores that ran."""
         return 2 * 128 * 128 * self.constants.tensor_clock.value / 1000 * self.cores
 
-    @property
+    @cached_property
     def mfu(self) -> float:
-        """Model FLOP utilisation: `flops` against the dense 16-bit peak over the whole latency."""
-        return self.flops / (self.latency_us * 1e6 * self.peak_tflops)
+        """Model FLOP utilisation: `flops` against the dense 16-bit peak over the whole latency, those of fp8 double
+        rows against twice that peak."""
+        records = (s.task.record for s in self.timeline.spans)
+        dense = sum(figures.flops(record) / figures.rate(record) for record in records)
+        return dense / (self.latency_us * 1e6 * self.peak_tflops)
 
     @cached_property
     def traffic(self) -> Traffic:

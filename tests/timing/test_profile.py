@@ -160,6 +160,60 @@ def test_a_launch_that_only_warns_leaves_others_strict() -> None:
         run(too_much, rows(90 * 1024))
 
 
+def test_fp8_double_rows_count_against_their_own_peak() -> None:
+    @nki.jit
+    def doubled(x):
+        left, right = nl.ndarray((128, 2, 128), nl.float8_e4m3), nl.ndarray((128, 2, 512), nl.float8_e4m3)
+        out = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+        for tile in (left, right):
+            nisa.memset(dst=tile, value=0.0)
+        for _ in range(200):
+            nisa.nc_matmul(dst=out, stationary=left, moving=right, perf_mode=nisa.matmul_perf_mode.double_row)
+        return x
+
+    profile = run(doubled, rows(8))
+    assert profile.flops == 200 * 2 * 256 * 128 * 512
+    rate = profile.flops / (profile.latency_us * 1e6)  # TFLOPS
+    assert rate > profile.peak_tflops, "more than 16-bit matmuls reach"
+    assert profile.mfu == pytest.approx(rate / (2 * profile.peak_tflops))
+    assert profile.mfu <= 1
+
+
+# A kernel that the greedy list order makes slower: steps of (instruction, tile, tile).
+GREEDY_LOSES = [
+    ("vector", 3, 1),
+    ("scalar", 3, 1),
+    ("narrow", 0, 3),
+    ("vector", 1, 1),
+    ("narrow", 0, 0),
+    ("load", 1, 0),
+]
+
+
+def test_list_order_is_never_slower_than_program_order() -> None:
+    @nki.jit
+    def steps(x):
+        tiles = [nl.ndarray((128, 512), nl.float32) for _ in range(4)]
+        sums = [nl.ndarray((128, 512), nl.float32, buffer=nl.psum) for _ in range(2)]
+        narrow = nl.ndarray((128, 512), nl.bfloat16)
+        out = nl.ndarray((4, 128, 512), nl.float32, buffer=nl.shared_hbm)
+        for tile in (*tiles, *sums, narrow):
+            nisa.memset(dst=tile, value=0.0)
+        for step, i, j in GREEDY_LOSES:
+            if step == "load":
+                nisa.dma_copy(dst=tiles[i], src=x)
+            elif step == "vector":
+                nisa.tensor_tensor(dst=tiles[i], data1=tiles[i], data2=tiles[j], op=nl.add)
+            elif step == "scalar":
+                nisa.activation(dst=tiles[i], op=nl.exp, data=tiles[j])
+            else:
+                nisa.tensor_copy(dst=narrow, src=tiles[i])
+        return out
+
+    program, listed = (run(steps, np.zeros((128, 512), np.float32), order=order) for order in ("program", "list"))
+    assert listed.latency_us <= program.latency_us
+
+
 def test_device_loops_cost_what_their_iterations_cost() -> None:
     @nki.jit
     def looped(count):
