@@ -1,4 +1,4 @@
-"""The command line `vit-neuron`. Exit status: 0 all is well, 1 a result is not as it must be or a kernel failed, 2 wrong use."""
+"""The command line `vit-neuron`. Exit status: 0 all is well, 1 a result is amiss or a kernel failed, 2 wrong use."""
 
 from __future__ import annotations
 
