@@ -24,8 +24,8 @@ def install(strict: bool | None = None) -> None:
     again with the same arguments does nothing. Call it before transformers, accelerate or diffusers look for a device:
     they remember the answer.
 
-    strict: also refuse what hardware refuses and CPU arithmetic would let pass (docs/device.md lists it). None takes the
-    device as it is installed, or else one that is not strict.
+    strict: also refuse what hardware refuses and CPU arithmetic would let pass (docs/device.md lists it). None takes
+    the device as it is installed, or else one that is not strict.
 
     Raises RuntimeError beside a real `torch_neuronx`, when `torch.neuron` exists, when another backend has taken the
     PrivateUse1 name, when torch lacks a private name that the device needs, or when strictness would have to change.
