@@ -195,6 +195,7 @@ def launch(
     ``trip_counts["file.py:line"]`` of the loop. overflow_warns: too little memory is a warning. Raises
     IllegalInstruction for what the hardware refuses.
     """
+    _check_trip_counts(trip_counts)
     target = target or generation()
     configured = logical_cores()
     bracket = cores is not None
@@ -222,6 +223,7 @@ def launch(
     converted = {name: inputs.convert(name, value) for name, value in arguments.items()}
     with np.errstate(all="ignore"), _one_blas_thread:
         returned = _run_cores(kernel, machine, inputs, converted)
+    _check_trips_used(kernel, machine)
     for core in machine.cores:
         core.sbuf.check()
         core.psum.check()
@@ -267,6 +269,24 @@ class OneBlasThread:
 
 
 _one_blas_thread = OneBlasThread()
+
+
+def _check_trip_counts(counts: Mapping[str, int] | None) -> None:
+    for name, count in (counts or {}).items():
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise ValueError(refusal("trip_counts", f"{count!r} for {name!r}", "an int of 0 or more"))
+
+
+def _check_trips_used(kernel: Kernel, machine: Launch) -> None:
+    """Refuses a name in trip_counts that no device loop of the kernel has: a misspelt one would change nothing."""
+    known = {name for core in machine.cores for loop in core.trace.loops for name in (loop.name, where(loop.site))}
+    counts = machine.trip_counts or {}
+    if 0 in counts.values():
+        return  # loops inside of one that never runs are not seen
+    for name in counts:
+        if name not in known:
+            allowed = f"device loops of {kernel.name}: {', '.join(sorted(known)) or 'it has none'}"
+            raise ValueError(refusal("trip_counts", repr(name), allowed))
 
 
 def _warn_of_new_python(kernel: Kernel) -> None:

@@ -35,7 +35,7 @@ def profile(
     order: "program", every queue runs in program order; "list", the earliest ready instruction within a window is next.
     capacity: "warn" turns too much SBUF, PSUM or HBM into a warning and times the launch as if it fitted.
     dge: what ``dge_mode.unknown`` stands for: "swdge" (default), "hwdge", or "none" for static descriptors.
-    trip_counts: iterations of loops whose bounds are data, by the name of their bound or as "file.py:line".
+    trip_counts: iterations of loops whose bounds are data, by the name of the body function or as "file.py:line".
     mechanisms: parts of the model to switch off, for experiments.
 
     Raises TypeError for a function without @nki.jit, ValueError for an unknown option and IllegalInstruction for what

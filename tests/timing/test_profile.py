@@ -160,6 +160,20 @@ def test_a_launch_that_only_warns_leaves_others_strict() -> None:
         run(too_much, rows(90 * 1024))
 
 
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ({"again": -1}, r"trip_counts: got -1 for 'again'; allowed: an int of 0 or more"),
+        ({"again": 2.5}, r"got 2.5 for 'again'"),
+        ({"again": True}, r"got True for 'again'"),
+        ({"again": 7, "agian": 7}, r"trip_counts: got 'agian'; allowed: device loops of counted: again, test_profile.py:"),
+    ],
+)
+def test_trip_counts_that_mean_nothing(counts: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        nki_sim.profile(counted, rows(2048), np.array([[7]], np.int32), execute=False, trip_counts=counts)
+
+
 def test_fp8_double_rows_count_against_their_own_peak() -> None:
     @nki.jit
     def doubled(x):
