@@ -46,10 +46,15 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def like(value: Any, items: Iterable[Any]) -> Any:
+    """A tuple, named tuple or list of the kind of `value`."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
 def from_arrays(value: Any, framework: str) -> Any:
     """Results in the caller's kind of array; tuples and lists keep their form."""
     if isinstance(value, (tuple, list)):
-        return type(value)(from_arrays(v, framework) for v in value)
+        return like(value, (from_arrays(v, framework) for v in value))
     if value is None or framework == "numpy":
         return value
     if framework == "jax":

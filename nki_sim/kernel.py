@@ -450,7 +450,7 @@ def _rebuilt(value: NKIObject, fields: dict[str, Any]) -> NKIObject:
 
 def _returned(kernel: Kernel, value: Any, inputs: Inputs) -> Any:
     if isinstance(value, (tuple, list)):
-        return type(value)(_returned(kernel, v, inputs) for v in value)
+        return frameworks.like(value, (_returned(kernel, v, inputs) for v in value))
     if value is None:
         return None
     if not isinstance(value, NkiTensor):

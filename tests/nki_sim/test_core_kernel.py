@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 import nki_sim
 
@@ -180,6 +181,18 @@ def test_refusals(kernel: Any, kind: type[Exception], sentence: str) -> None:
         nki.simulate(kernel)(np.zeros((4, 4), np.float32))
     if issubclass(kind, nki_sim.IllegalInstruction):
         assert "test_core_kernel.py:" in str(caught.value), "names the kernel's source line"
+
+
+class Moments(NamedTuple):
+    mean: Any
+    spread: Any
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_named_tuples_come_back_named(kind: Any) -> None:
+    result = nki.simulate(lambda x: Moments(x, x))(kind(np.ones((2, 2), np.float32)))
+    assert type(result) is Moments
+    assert result.spread.shape == (2, 2)
 
 
 class Blas:
