@@ -166,7 +166,10 @@ def test_a_launch_that_only_warns_leaves_others_strict() -> None:
         ({"again": -1}, r"trip_counts: got -1 for 'again'; allowed: an int of 0 or more"),
         ({"again": 2.5}, r"got 2.5 for 'again'"),
         ({"again": True}, r"got True for 'again'"),
-        ({"again": 7, "agian": 7}, r"trip_counts: got 'agian'; allowed: device loops of counted: again, test_profile.py:"),
+        (
+            {"again": 7, "agian": 7},
+            r"trip_counts: got 'agian'; allowed: device loops of counted: again, test_profile.py:",
+        ),
     ],
 )
 def test_trip_counts_that_mean_nothing(counts: dict, sentence: str) -> None:
