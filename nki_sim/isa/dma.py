@@ -63,6 +63,14 @@ def no_packed_conversion(call: Call) -> None:
         )
 
 
+def no_int64_conversion(call: Call) -> None:
+    """int64 moves as it is: no engine computes with it, and cutting it to 32 bits would lose the upper half."""
+    given = sorted({t.dtype for t in call.tensors().values()})
+    if len(given) > 1 and "int64" in given:
+        remedy = "convert the array to int32 before the launch"
+        raise call.refuse(f"dtypes {', '.join(given)}", "int64 only to int64", remedy)
+
+
 def row_indices(call: Call) -> None:
     """Index tensors: SBUF, 32-bit integers, one per row (isa reference, indirect addressing; nki-dge.rst)."""
     for name, view in call.tensors().items():
@@ -145,7 +153,7 @@ def elements(rows: Any, shape: tuple[int, ...]) -> Any:
         "dst": writes("*", MEMORY, form=Form.VIEW, indirect=True),
         "src": reads("*", MEMORY, form=Form.VIEW, indirect=True),
     },
-    rules=[priority_level, equal_elements, no_packed_conversion, row_indices, descriptor_rules],
+    rules=[priority_level, equal_elements, no_packed_conversion, no_int64_conversion, row_indices, descriptor_rules],
     basis="documented: nki-dma-overview.rst and nki-dge.rst; the DMA model charges issue, descriptors and bytes",
 )
 def dma_copy(

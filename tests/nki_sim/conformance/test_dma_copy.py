@@ -578,6 +578,12 @@ REFUSED = [
         lambda t: sbuf((10, 6)).ap([[6, 4], [1, 6]], vector_offset=index_of((4, 1))),
         "vector_offset on sbuf",
     ),
+    (
+        "int64",
+        "trn2",
+        lambda t: copy(sbuf((10, 6), nl.int64), t),
+        "dtypes float32, int64; allowed: on trn2 int64 only to int64; convert the array to int32 before the launch",
+    ),
     ("packed", "trn3", lambda t: copy(sbuf((10, 6), nl.float8_e5m2_x4), t), "packed formats only"),
     ("six_dims", "trn2", lambda t: copy(sbuf((10, 6)), t.reshape((1, 2, 5, 1, 2, 3))), "at most 5 dims"),
     ("partitions", "trn2", lambda t: copy(nl.ndarray((130, 1), nl.float32), t), "130 partitions"),
