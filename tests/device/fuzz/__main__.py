@@ -1,31 +1,32 @@
-"""python -m tests.device.fuzz [--cases 10000] [--op attention] [--start 0]: fuzz and print the counts."""
+"""python -m tests.device.fuzz [--cases 10000] [--op attention]: fuzz, and print what the cases were."""
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections import Counter
 
 from nki_sim import torch_device
 
-# How the cases are shared out among the operations.
-SHARES = {"attention": 0.5, "mlp": 0.25, "layer_norm": 0.25}
+from .shares import share_out
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.device.fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=500, help="cases over all operations")
-    parser.add_argument("--op", choices=sorted(SHARES), help="one operation gets all cases")
-    parser.add_argument("--start", type=int, default=0, help="another number draws other cases")
+    parser.add_argument("--cases", type=int, default=500, help="over all operations")
+    parser.add_argument("--op", help="attention, mlp or layer_norm, which then gets all cases")
     options = parser.parse_args()
     torch_device.install(strict=True)
-    from .running import timed
+    from .running import fuzz, parts
 
     print(f"{'operation':12} {'cases':>6} {'kernel':>7} {'reference':>10} {'refused':>8} {'wrong':>6} {'seconds':>8}")
-    for op, share in SHARES.items() if options.op is None else [(options.op, 1.0)]:
-        counts, seconds = timed(op, round(options.cases * share), options.start)
-        columns = " ".join(
-            f"{counts[how]:>{width}}" for how, width in (("kernel", 7), ("reference", 10), ("refused", 8))
-        )
-        print(f"{op:12} {sum(counts.values()):>6} {columns} {0:>6} {seconds:>8.1f}", flush=True)
+    for op, cases in share_out(options.cases).items() if options.op is None else [(options.op, options.cases)]:
+        counts: Counter[str] = Counter()
+        before = time.perf_counter()
+        for start, size in parts(cases):
+            counts += fuzz(op, size, start)  # raises at the first wrong one
+        how = f"{counts['kernel']:>7} {counts['reference']:>10} {counts['refused']:>8}"
+        print(f"{op:12} {sum(counts.values()):>6} {how} {0:>6} {time.perf_counter() - before:>8.0f}", flush=True)
 
 
 if __name__ == "__main__":

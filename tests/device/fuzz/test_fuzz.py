@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from .running import fuzz
+from .running import fuzz, parts
+from .shares import share_out
 
 pytestmark = pytest.mark.device
 
-# operation, cases in `make test`, cases in `make test-all` in parts of 500
-SHARES = [("attention", 250, 5000), ("mlp", 125, 2500), ("layer_norm", 125, 2500)]
-PART = 500
-PARTS = [(op, start) for op, _, cases in SHARES for start in range(1, 1 + cases // PART)]
+HUNDREDS = share_out(500)
+THOUSANDS = [(op, start, size) for op, cases in share_out(10_000).items() for start, size in parts(cases)]
 
 
-@pytest.mark.parametrize(("op", "cases"), [row[:2] for row in SHARES], ids=[row[0] for row in SHARES])
+@pytest.mark.parametrize(("op", "cases"), HUNDREDS.items(), ids=HUNDREDS)
 def test_hundreds(op: str, cases: int) -> None:
     counts = fuzz(op, cases, start=0)
     assert sum(counts.values()) == cases
@@ -24,9 +23,9 @@ def test_hundreds(op: str, cases: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("op", "start"), PARTS, ids=[f"{op}_{start}" for op, start in PARTS])
-def test_ten_thousand(op: str, start: int) -> None:
+@pytest.mark.parametrize(("op", "start", "size"), THOUSANDS, ids=[f"{op}_{start}" for op, start, _ in THOUSANDS])
+def test_ten_thousand(op: str, start: int, size: int) -> None:
     """Other cases than those of `test_hundreds`: another start."""
-    counts = fuzz(op, PART, start)
-    assert sum(counts.values()) == PART
-    assert counts["kernel"] > PART / 2
+    counts = fuzz(op, size, start)
+    assert sum(counts.values()) == size
+    assert counts["kernel"] > size / 2
