@@ -87,7 +87,6 @@ def test_row(case: str, call: AttentionCase | LayerNormCase | MlpCase) -> None:
     check(call)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_attention_of_8192_by_8192(dtype: str) -> None:
     """The limit in both directions, held to the truth in some of its rows: each row is computed alone."""
