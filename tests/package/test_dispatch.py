@@ -59,7 +59,7 @@ def test_two_builds_in_one_process(tmp_path: Path) -> None:
     code = """
 import torch, _build_one as one, _build_two as two
 one.layer_norm(torch.zeros(2, 8))
-print(one.stats()["layer_norm"].reference.total(), two.stats())
+print(one.stats()["layer_norm"].reference.total(), dict(two.stats()))
 print(hasattr(torch.ops._build_one, "mlp"), hasattr(torch.ops._build_two, "mlp"), hasattr(torch.ops.vit_neuron, "mlp"))
 model = torch.nn.Sequential(torch.nn.LayerNorm(8))
 one.registry.apply(model)
