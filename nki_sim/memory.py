@@ -57,7 +57,8 @@ class Allocation:
     """What is known of one allocation without its contents; the trace keeps these after the contents are gone.
 
     Times are positions in the core's trace: `birth` when it was allocated, `last_use` the last instruction that touched
-    it, `dropped` when Python let go of it (None while it is held).
+    it, `dropped` when Python let go of it (None while it is held). `serial` and `dropped_serial` order what happened at
+    one position.
     """
 
     region: MemoryRegion
@@ -71,6 +72,7 @@ class Allocation:
     dropped: int | None = None
     scope: object | None = None  # the iteration of a device loop in which it was allocated
     serial: int = field(default_factory=lambda: next(_serial))
+    dropped_serial: int = 0
 
     @property
     def partitions(self) -> int:
@@ -118,7 +120,7 @@ class Storage:
 
     def __del__(self) -> None:
         if self.clock is not None:
-            self.allocation.dropped = len(self.clock)
+            self.allocation.dropped, self.allocation.dropped_serial = len(self.clock), next(_serial)
 
 
 def overflow(text: str, warns: bool) -> None:
@@ -184,14 +186,17 @@ class OnChipMemory:
 
     def high_water(self) -> tuple[int, list[Allocation]]:
         """The most bytes per partition that were live at one moment, and what was live then."""
-        events: list[tuple[int, bool, Allocation]] = []
+        events: list[tuple[int, int, bool, Allocation]] = []
         for allocation in self.allocations:
             first, last = self.lifetime(allocation)
-            events += (first, True, allocation), (last + 1, False, allocation)
-        events.sort(key=lambda event: event[:2])  # deaths come before births at the same position
+            death = last + 1, -1  # before the births at that position
+            if allocation.last_use is None and allocation.dropped is not None:
+                death = allocation.dropped, allocation.dropped_serial
+            events += (first, allocation.serial, True, allocation), (*death, False, allocation)
+        events.sort(key=lambda event: event[:2])
         live: dict[int, Allocation] = {}
         automatic, peak, at_peak = 0, 0, list(live.values())
-        for _, born, allocation in events:
+        for _, _, born, allocation in events:
             sign = 1 if born else -1
             if allocation.address is None:
                 automatic += sign * self.footprint(allocation)

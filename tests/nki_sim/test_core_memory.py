@@ -59,12 +59,25 @@ def never_used(x: Any) -> Any:
     return x
 
 
+def some_never_used(x: Any) -> Any:
+    """As published kernels do: all banks in every turn, of which the last turn needs a few only."""
+    for _ in range(3):
+        tiles = []
+        for _ in range(8):
+            tile = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+            tiles.append(tile)
+        for tile in tiles[:6]:
+            nisa.memset(dst=tile, value=1.0)
+    return x
+
+
 FITS = [
     # id                     kernel                                      why
     ("exactly_full", keep_all([USABLE], "sbuf"), "one tile of all usable bytes"),
     ("two_halves", keep_all([USABLE // 2] * 2, "sbuf"), "two live tiles fill the partition"),
     ("one_after_another", drop_each([USABLE] * 3, "sbuf"), "a dead tile's room is free, even while Python holds it"),
     ("eight_banks", keep_all([2048] * 8, "psum"), "one tile per PSUM bank"),
+    ("banks_never_used", some_never_used, "a tile that nothing used takes no room once Python lets go of it"),
     ("banks_in_turn", drop_each([2048] * 20, "psum"), "dead banks are free again"),
 ]
 OVERFLOWS = [
