@@ -80,12 +80,12 @@ def _smaller_magnitude(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def _shift_left(x: Array, y: Array, out: Any = None) -> Array:
-    return np.asarray(np.left_shift(_unsigned(x), _unsigned(y))).view(x.dtype)
+    return np.asarray(np.left_shift(x, y)).view(x.dtype)
 
 
 def _shift_right(x: Array, y: Array, out: Any = None) -> Array:
-    """Logical: zeros come in from the left, also for signed formats."""
-    return np.asarray(np.right_shift(_unsigned(x), _unsigned(y))).view(x.dtype)
+    """Logical: zeros come in from the left, also for signed formats, whose bits arrive here as unsigned ones."""
+    return np.asarray(np.right_shift(x, y)).view(x.dtype)
 
 
 def _unsigned(x: Array) -> Array:

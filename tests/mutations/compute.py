@@ -95,8 +95,8 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         OPERATORS,
-        "np.right_shift(_unsigned(x), _unsigned(y))",
-        "np.right_shift(x, y)",
+        "np.asarray(np.right_shift(x, y))",
+        'np.asarray(np.right_shift(x.view(f"i{x.dtype.itemsize}"), y))',
         "right shifts keep the sign",
         _operators,
     ),
