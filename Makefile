@@ -27,12 +27,11 @@ demo: $(STAMP)  ## run a trained DINOv2 with the kernels swapped in, on a photo;
 hub-demo: $(STAMP)  ## build, publish to a local Hub, load and run the package in a fresh virtual environment
 	$(BIN)/python -m tests.hub.demo
 
-# Two runs each: the simulated neuron device is installed for a whole process and cannot be taken out again. Two workers
-# want one thread each.
+# Two runs each: the simulated neuron device is installed for a whole process and cannot be taken out again.
 test: $(STAMP)  ## run the tests that take minutes
 	@status=0; \
 	$(BIN)/pytest -n 2 -m "not device and not slow" || status=1; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "device and not slow" tests/device || status=1; \
+	$(BIN)/pytest -m "device and not slow" tests/device || status=1; \
 	exit $$status
 
 test-all: $(STAMP)  ## run every test
