@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .errors import refusal
+from .errors import caution, refusal
 from .nkiobject import NKIObject
 
 NUMBERS = (int, float, complex, np.number, np.bool_, np.ndarray)
@@ -14,7 +14,8 @@ NUMBERS = (int, float, complex, np.number, np.bool_, np.ndarray)
 
 class Opaque(NKIObject):
     """Python may pass it on, index it and ask for its identity. `==` with a number, and all that needs its contents,
-    raises TypeError; `==` with tensors, None, strings and other objects compares identity.
+    raises TypeError; `==` with tensors, None, strings and other objects compares identity. Its truth is True, as of any
+    object, and published kernels write `if tensor:` for `is not None`; a warning says that it is not the contents.
     """
 
     __slots__ = ()
@@ -25,7 +26,9 @@ class Opaque(NKIObject):
         raise TypeError(refusal("NkiTensor", f"{use} of {self!r}", allowed, remedy))
 
     def __bool__(self) -> bool:
-        self._look("the truth (if, while, and, or, not)")
+        what = f"NkiTensor: got the truth (if, while, and, or, not) of {self!r}, which is True whatever it holds"
+        caution(f"{what}; write `is not None` to ask whether there is a tensor")
+        return True
 
     def __int__(self) -> int:
         self._look("int()")

@@ -794,9 +794,6 @@ def test_a_view_outside_of_hbm_is_found_after_one_inside(execute: bool) -> None:
 
 # What Python may not ask of a tensor, since only the device knows: the use, and how the sentence names it.
 LOOKS = [
-    ("if", lambda t: 1 if t else 0, "the truth"),
-    ("and", lambda t: t and 1, "the truth"),
-    ("not", lambda t: not t, "the truth"),
     ("int", int, r"int\(\)"),
     ("float", float, r"float\(\)"),
     ("range", range, r"an index or range\(\)"),
@@ -823,6 +820,15 @@ def test_python_does_not_see_what_a_tensor_holds(case: str, look: Callable[[Any]
     message = rf"NkiTensor: got {named}.* of NkiTensor\(tensor, \(1, 1\), float32, sbuf\); allowed: .*not known while.*"
     with pytest.raises(TypeError, match=message + r"use nl.where.*\(test_views.py:\d+\)"):
         inside(lambda: look(nl.full((1, 1), 1.0, "float32")), nki=nki)
+
+
+@pytest.mark.parametrize("nki", ["0.6", "0.7"])
+@pytest.mark.parametrize("look", [lambda t: not t, lambda t: not (t and 1), lambda t: not (0 or t)])
+def test_a_tensor_is_true_whatever_it_holds(look: Callable[[Any], Any], nki: str) -> None:
+    """Published kernels write `if tensor:` to ask whether they were given one."""
+    message = r"the truth .* of NkiTensor\(tensor, .*which is True whatever it holds.* `is not None`.*test_views.py"
+    with pytest.warns(UserWarning, match=message):
+        assert inside(lambda: look(nl.zeros((1, 1), "float32")), nki=nki) is False
 
 
 @pytest.mark.parametrize("nki", ["0.6", "0.7"])
