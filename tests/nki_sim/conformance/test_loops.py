@@ -327,7 +327,10 @@ def test_what_a_body_allocates_ends_with_its_iteration() -> None:
     for body in (used_after, used_in_the_next):
         with quietly(), pytest.raises(Refused, match="src, allocated in a loop body at .* that has ended"):
             inside(body)
-        with pytest.warns(UserWarning, match="allocate it before the loop"):
+        with (
+            pytest.warns(UserWarning, match="changes Python state"),
+            pytest.warns(UserWarning, match="allocate it before the loop"),
+        ):
             inside(body, nki="0.6")
 
 
