@@ -237,7 +237,7 @@ class Instruction:
             value = arguments[name]
             if type(value) is NkiTensor or isinstance(value, NkiTensor):
                 access = value.access()
-                access.allocation.last_use = now
+                access.allocation.used(now)
                 if access.allocation.scope is not None and access.allocation.scope not in core.scopes:
                     self._left_its_loop(name, access.allocation)
                 if operand.is_read:
@@ -252,7 +252,7 @@ class Instruction:
                 access.moving = source is not None
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
-                    source.storage.allocation.last_use = now
+                    source.storage.allocation.used(now)
             elif value is not None:
                 values[name] = value  # a number in the place of a tile
         record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site())

@@ -99,8 +99,8 @@ class Core:
     def __init__(self, launch: Launch, index: int) -> None:
         self.launch, self.index = launch, index
         self.trace = Trace()
-        self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, self.trace, launch.overflow_warns)
-        self.psum = OnChipMemory(MemoryRegion.psum, launch.target, self.trace, launch.overflow_warns)
+        self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, launch.overflow_warns)
+        self.psum = OnChipMemory(MemoryRegion.psum, launch.target, launch.overflow_warns)
         self.shared_count = 0
         # One accumulator per lane, NaN until an instruction sets them. scalar: reduce_regs of the Scalar Engine.
         self.accumulators = {
@@ -133,7 +133,7 @@ class Core:
             (self.sbuf if region is MemoryRegion.sbuf else self.psum).add(allocation)
         else:
             check_fits(allocation, self.target, self.launch.overflow_warns)
-        return self.launch.tracked(Storage(allocation, self.trace))
+        return self.launch.tracked(Storage(allocation))
 
     def _allocate_shared(self, allocation: Any) -> Storage:
         ordinal = self.shared_count

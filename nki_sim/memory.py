@@ -1,8 +1,8 @@
 """HBM, SBUF and PSUM: allocations, their storage, and the accounting of what is live.
 
-Placement is the compiler's work and follows liveness, so a tile counts from its allocation to its last use; a tile
-that nobody used counts as long as Python holds it. The bytes live at one moment must fit the partition. Tiles with an
-explicit address may overlap on purpose: they count as the union of their ranges.
+Placement is the compiler's work and follows liveness, so a tile counts from its first use to its last; a tile that no
+instruction uses takes no room. The bytes live at one moment must fit the partition. Tiles with an explicit address may
+overlap on purpose: they count as the union of their ranges.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ _serial = itertools.count()
 class Allocation:
     """What is known of one allocation without its contents; the trace keeps these after the contents are gone.
 
-    Times are positions in the core's trace: `birth` when it was allocated, `last_use` the last instruction that touched
-    it, `dropped` when Python let go of it (None while it is held). `serial` and `dropped_serial` order what happened at
-    one position.
+    `uses` are the positions in the core's trace of the first and the last instruction that touched it.
     """
 
     region: MemoryRegion
@@ -67,12 +65,9 @@ class Allocation:
     name: str
     site: tuple[str, int]
     address: tuple[int, int] | None = None
-    birth: int = 0
-    last_use: int | None = None
-    dropped: int | None = None
+    uses: tuple[int, int] | None = None
     scope: object | None = None  # the iteration of a device loop in which it was allocated
     serial: int = field(default_factory=lambda: next(_serial))
-    dropped_serial: int = 0
 
     @property
     def partitions(self) -> int:
@@ -87,6 +82,10 @@ class Allocation:
     def row_bytes(self) -> int:
         return self.row_elements * dtypes.itemsize(self.dtype)
 
+    def used(self, now: int) -> None:
+        """Notes that the instruction at this position of the trace touches it."""
+        self.uses = (now if self.uses is None else self.uses[0], now)
+
     def describe(self) -> str:
         shape = "x".join(map(str, self.shape))
         return f"{self.name or 'tensor'} {shape} {self.dtype} = {self.row_bytes:,} bytes ({where(self.site)})"
@@ -95,11 +94,10 @@ class Allocation:
 class Storage:
     """The contents of one allocation as flat bytes, made when first touched and filled with the sentinel."""
 
-    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "clock", "written")
+    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "written")
 
-    def __init__(self, allocation: Allocation, clock: Any = None, contents: np.ndarray[Any, Any] | None = None) -> None:
+    def __init__(self, allocation: Allocation, contents: np.ndarray[Any, Any] | None = None) -> None:
         self.allocation = allocation
-        self.clock = clock  # an object with a length: the trace of the core that owns this allocation
         self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
         self.written = 0  # how often an instruction has written here
         self.accumulation: Accumulation | None = None  # PSUM: what matmuls have written since the allocation
@@ -117,10 +115,6 @@ class Storage:
         self.written += 1
         if self.written == 1 and not self.bytes.flags.writeable:
             self._bytes = self.bytes.copy()
-
-    def __del__(self) -> None:
-        if self.clock is not None:
-            self.allocation.dropped, self.allocation.dropped_serial = len(self.clock), next(_serial)
 
 
 def overflow(text: str, warns: bool) -> None:
@@ -157,8 +151,8 @@ def check_fits(allocation: Allocation, target: Generation, warns: bool = False) 
 class OnChipMemory:
     """The accounting of one core's SBUF or PSUM."""
 
-    def __init__(self, region: MemoryRegion, target: Generation, clock: Any, warns: bool = False) -> None:
-        self.region, self.target, self.clock, self.warns = region, target, clock, warns
+    def __init__(self, region: MemoryRegion, target: Generation, warns: bool = False) -> None:
+        self.region, self.target, self.warns = region, target, warns
         self.allocations: list[Allocation] = []
 
     @property
@@ -175,28 +169,19 @@ class OnChipMemory:
 
     def add(self, allocation: Allocation) -> None:
         check_fits(allocation, self.target, self.warns)
-        allocation.birth = len(self.clock)
         self.allocations.append(allocation)
-
-    def lifetime(self, allocation: Allocation) -> tuple[int, int]:
-        """First and last trace position at which the compiler must keep the tile."""
-        if allocation.last_use is not None:
-            return allocation.birth, allocation.last_use
-        return allocation.birth, len(self.clock) if allocation.dropped is None else allocation.dropped
 
     def high_water(self) -> tuple[int, list[Allocation]]:
         """The most bytes per partition that were live at one moment, and what was live then."""
-        events: list[tuple[int, int, bool, Allocation]] = []
+        events: list[tuple[int, bool, Allocation]] = []
         for allocation in self.allocations:
-            first, last = self.lifetime(allocation)
-            death = last + 1, -1  # before the births at that position
-            if allocation.last_use is None and allocation.dropped is not None:
-                death = allocation.dropped, allocation.dropped_serial
-            events += (first, allocation.serial, True, allocation), (*death, False, allocation)
-        events.sort(key=lambda event: event[:2])
+            if allocation.uses is not None:
+                first, last = allocation.uses
+                events += (first, True, allocation), (last + 1, False, allocation)
+        events.sort(key=lambda event: event[:2])  # deaths come before births at the same position
         live: dict[int, Allocation] = {}
         automatic, peak, at_peak = 0, 0, list(live.values())
-        for _, _, born, allocation in events:
+        for _, born, allocation in events:
             sign = 1 if born else -1
             if allocation.address is None:
                 automatic += sign * self.footprint(allocation)

@@ -33,9 +33,9 @@ def placed(memory: OnChipMemory, granule: int) -> dict[int, Place]:
     ring = Ring(max(memory.room, memory.high_water()[0] if memory.allocations else 0))
     places: dict[int, Place] = {}
     dying: list[tuple[int, int, Allocation]] = []
-    for allocation in memory.allocations:
-        birth, last = memory.lifetime(allocation)
-        while dying and dying[0][0] < birth:
+    used = [(*allocation.uses, allocation) for allocation in memory.allocations if allocation.uses is not None]
+    for first, last, allocation in sorted(used, key=lambda use: use[0]):
+        while dying and dying[0][0] < first:
             ring.release(places[heapq.heappop(dying)[1]])
         if allocation.address is not None:
             at = allocation.address[1]

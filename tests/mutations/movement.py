@@ -1,9 +1,10 @@
-"""Mutations of DMA, GpSimd, exchange, random numbers, microscaling, views, registers and loops."""
+"""Mutations of memories, DMA, GpSimd, exchange, random numbers, microscaling, views, registers and loops."""
 
 from __future__ import annotations
 
 from .mutation import Mutation, conformance
 
+MEMORY = "nki_sim/memory.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
 COMPUTE = "nki_sim/isa/dma_compute.py"
@@ -22,8 +23,14 @@ _dma, _transpose, _compute = conformance("dma_copy"), conformance("dma_transpose
 _gpsimd, _gathers, _mx = conformance("gpsimd_engine"), conformance("gpsimd_indirect"), conformance("microscaling")
 _exchange, _random, _views = conformance("exchange"), conformance("random"), conformance("views")
 _registers, _loops, _tensor = conformance("registers"), conformance("loops"), conformance("tensor_engine")
+_memory = ("tests/nki_sim/test_core_memory.py",)
 
 ROWS: tuple[Mutation, ...] = (
+    # -- memories
+    Mutation(
+        MEMORY, "(now if self.uses is None else self.uses[0], now)", "(0, now)", "tiles live from the start", _memory
+    ),
+    Mutation(MEMORY, "(last + 1, False, allocation)", "(last, False, allocation)", "a tile dies too early", _memory),
     # -- DMA
     Mutation(DMA, "if dst.size != src.size:", "if dst.shape != src.shape:", "dma_copy wants equal shapes", _dma),
     Mutation(

@@ -12,10 +12,10 @@ HALF = 100 * 1024
 
 def memory(*tiles: tuple[int, int, int], region: MemoryRegion = MemoryRegion.sbuf) -> OnChipMemory:
     """A memory with tiles of (bytes per partition, first use, last use)."""
-    made = OnChipMemory(region, generation("trn2"), [])
-    for number, (nbytes, birth, last) in enumerate(tiles):
+    made = OnChipMemory(region, generation("trn2"))
+    for number, (nbytes, first, last) in enumerate(tiles):
         allocation = Allocation(region, (128, nbytes), "uint8", f"t{number}", ("test.py", number))
-        allocation.birth, allocation.last_use = birth, last
+        allocation.uses = first, last
         made.allocations.append(allocation)
     return made
 
