@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from nki_sim.isa import instructions
-from nki_sim.kernel import Kernel, launch
+from nki_sim.kernel import Kernel
 from nki_sim.language.creation import ndarray
+from nki_sim.launch import launch
 from nki_sim.memory import MemoryRegion
 from nki_sim.operators import OPERATORS
 from nki_sim.tensor import NkiTensor

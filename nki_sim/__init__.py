@@ -13,8 +13,9 @@ from .errors import (
     UnsupportedVersion,
 )
 from .install import install, installed
-from .kernel import Kernel, count_launches, jit, observe, simulate
+from .kernel import Kernel, jit, simulate
 from .linter import Finding, lint
+from .observers import count_launches, observe
 from .profiler import Profile, profile
 from .timing import PROFILER_EXTRA_US
 

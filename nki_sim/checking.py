@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import dtypes, indirect
 from .errors import IllegalInstruction, UnsupportedVersion, refusal
 from .generations import Generation
@@ -17,6 +15,7 @@ from .operators import Operator
 from .registers import is_register
 from .settings import settings
 from .tensor import NkiTensor
+from .values import float32_holds, is_number
 
 if TYPE_CHECKING:
     from .instruction import Instruction
@@ -106,7 +105,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             )
         return
     if not isinstance(value, NkiTensor):
-        if operand.number and isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        if operand.number and is_number(value):
+            check_number(call, name)
             return
         kind = "a tensor or a number" if operand.number else "an NkiTensor"
         raise TypeError(
@@ -114,7 +114,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
         )
     if not value.buffer.space & operand.space:
         raise call.refuse(f"{name} in {value.buffer.name}", f"{names_of(operand.space)}", _space_remedy(value, operand))
-    allowed = operand.dtypes or (dtypes.ARITHMETIC if operand.form in COMPUTED else None)
+    allowed = operand.dtypes or _formats(call, operand)
     if allowed is not None and value.dtype not in allowed:
         raise call.refuse(f"{name} of dtype {value.dtype}", f"{', '.join(sorted(allowed))}")
     if 0 in value.shape:
@@ -131,6 +131,20 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
     if value.indirection is not None and value.indirection.kind == "gather" and not operand.is_written:
         indirect.check_beside_index(call, name, value)
     _unify(call, name, operand, value)
+
+
+def _formats(call: Call, operand: Operand) -> frozenset[str] | None:
+    """What an operand may hold that names no formats: DMA moves anything, the engines compute with no int64."""
+    if operand.form in COMPUTED:
+        return dtypes.ARITHMETIC
+    return None if call.instruction.engine in (DMA, SYNC) or operand.space & HBM else dtypes.ON_ENGINES
+
+
+def check_number(call: Call, name: str) -> None:
+    """Engines take numbers as float32, where a finite one beyond its range would silently be infinite."""
+    value = call.arguments[name]
+    if not float32_holds(value):
+        raise call.refuse(f"{name}={value!r}", "a number that float32 holds", "write float('inf') if that is meant")
 
 
 def _check_pattern(call: Call, name: str, value: NkiTensor) -> None:
@@ -206,18 +220,23 @@ def _space_remedy(value: NkiTensor, operand: Operand) -> str:
 
 
 def extend_key(key: list[Any], value: Any) -> None:
-    """Adds to the key of a call what the checks of an operand depend on. Where a view lies in HBM is not part of it, or
-    every tile of a loop would be checked anew: `check_inside` sees to that."""
+    """Adds to the key of a call what the checks of an operand depend on: all of a number, and of a view what it is.
+    Where it lies in HBM is not part of it, or every tile of a loop would be checked anew: `check_inside` sees to that.
+
+    Raises TypeError for a value that has no hash, and for a register.
+    """
     if not isinstance(value, NkiTensor):
-        key.append(type(value))
+        key.append(hashable(value))
         return
     key += (type(value), value.buffer, value.dtype, value.shape)
     if value.buffer.on_chip:
         allocation = value.storage.allocation
         key += (value.strides, value.offset, allocation.address, allocation.shape, allocation.dtype)
     if value.indirection is not None:
-        key.append(value.indirection.kind)
-        extend_key(key, value.indirection.index)
+        index = value.indirection.index
+        key += (value.indirection.kind, type(index))
+        if isinstance(index, NkiTensor):
+            extend_key(key, index)
 
 
 def hashable(value: Any) -> Any:

@@ -70,7 +70,8 @@ FORMATS = _formats()
 FLOATS = frozenset(name for name, f in FORMATS.items() if f.kind == "float")
 INTEGERS = frozenset(name for name, f in FORMATS.items() if f.kind in ("integer", "bool"))
 PACKED = frozenset(name for name, f in FORMATS.items() if f.kind == "packed")
-ARITHMETIC = frozenset(FORMATS) - PACKED - {"int64"}  # what engines convert to float32
+ON_ENGINES = frozenset(FORMATS) - {"int64"}  # nki.api.shared.rst, supported data types: int64 is for DMA and scalars
+ARITHMETIC = ON_ENGINES - PACKED  # what engines convert to float32
 SIXTEEN_BIT = frozenset(("bfloat16", "float16"))
 
 _FROM_NUMPY = {f.numpy: f.name for f in reversed(FORMATS.values()) if f.kind != "packed" and f.name != "tfloat32"}

@@ -37,6 +37,7 @@ from .operators import Alias
 from .settings import settings
 from .tensor import NkiTensor
 from .trace import Record
+from .values import flag
 
 
 class NkiInstruction:
@@ -91,6 +92,7 @@ class Instruction:
         self.defaults = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
         self.required = self.known - self.defaults.keys()
         self.enums = {n: type(d) for n, d in self.defaults.items() if isinstance(d, enum.Enum)}
+        self.flags = tuple(n for n, d in self.defaults.items() if isinstance(d, bool))
         self.plain = tuple(n for n in self.parameters if n not in operands and n != "name")
         self.results = tuple(n for n, o in operands.items() if o.is_written)
         self.operators = tuple(n for n in self.plain if n.rstrip("012").endswith("op"))
@@ -123,6 +125,9 @@ class Instruction:
         for name, kind in self.enums.items():
             if type(arguments[name]) is not kind:
                 arguments[name] = _member(self.name, name, kind, arguments[name])
+        for name in self.flags:
+            if type(arguments[name]) is not bool:
+                arguments[name] = flag(self.name, name, arguments[name])
         for name in self.operators:
             if type(arguments[name]) is Alias:
                 arguments[name] = arguments[name].operator
@@ -208,9 +213,9 @@ class Instruction:
     def _plan(self, core: Core, arguments: dict[str, Any], operands: dict[str, Operand]) -> Plan:
         """What checking these operands found out, from memory if the same kind of call has been checked before."""
         key: list[Any] = [self]
-        for name in operands:
-            extend_key(key, arguments[name])
         try:
+            for name in operands:
+                extend_key(key, arguments[name])
             for name in self.plain:
                 key.append(hashable(arguments[name]))
             known = tuple(key)

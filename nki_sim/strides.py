@@ -84,7 +84,7 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -
 
 def with_inferred(shape: Sequence[int], total: int) -> tuple[int, ...] | None:
     """`shape` with its one -1 worked out, or None if it cannot hold `total` elements."""
-    sizes = [int(extent) for extent in shape]
+    sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -math.prod(sizes)
         sizes[sizes.index(-1)] = total // known if known and total % known == 0 else -1

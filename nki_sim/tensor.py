@@ -6,6 +6,7 @@ keeps its stride; a tensor on chip keeps at least two dims, one in HBM at least 
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from . import dtypes, strides
 from .errors import OutOfBounds, refusal, where
+from .integers import integer, integers
 from .machine import running
 from .registers import Register
 from .strides import merge, row_major
@@ -44,8 +46,8 @@ class NkiTensor(View):
         """True if a run-time index decides where the view lies."""
         return self.indirection is not None
 
-    def _dim(self, dim: int, what: str, extra: int = 0) -> int:
-        full = self.ndim + extra
+    def _dim(self, dim: int, what: str, extra: int = 0, name: str = "dim") -> int:
+        full, dim = self.ndim + extra, integer(what, name, dim)
         if not -full <= dim < full:
             raise refuse(what, f"dim {dim} of shape {self.shape}", f"{-full}..{full - 1}")
         return dim % full
@@ -79,6 +81,11 @@ class NkiTensor(View):
         """``t[:, start:end:step]`` on one dim."""
         dim = self._dim(dim, "slice")
         self._not_indirect(dim, "slice")
+        start, end, step = (
+            integer("slice", "start", start),
+            integer("slice", "end", end),
+            integer("slice", "step", step),
+        )
         if not (0 <= start < end <= self.shape[dim]) or step < 1:
             given = f"start {start}, end {end}, step {step} on dim {dim} of shape {self.shape}"
             raise OutOfBounds(refusal("slice", given, f"0 <= start < end <= {self.shape[dim]} and step >= 1"))
@@ -121,11 +128,12 @@ class NkiTensor(View):
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """The dims in another order."""
+        dims = integers("permute", "dims", dims)
         if sorted(dims) != list(range(self.ndim)):
-            raise refuse("permute", f"{tuple(dims)} for shape {self.shape}", f"a permutation of 0..{self.ndim - 1}")
+            raise refuse("permute", f"{dims} for shape {self.shape}", f"a permutation of 0..{self.ndim - 1}")
         if dims[0] != 0:
             self._not_partition(0, "permute")
-        moved = list(dims).index(self._indirect_dim) if self._indirect_dim >= 0 else -1
+        moved = dims.index(self._indirect_dim) if self._indirect_dim >= 0 else -1
         shape, steps = [self.shape[d] for d in dims], [self.strides[d] for d in dims]
         return self._derived(shape, steps, self.offset, self._indirect_at(moved))
 
@@ -133,12 +141,13 @@ class NkiTensor(View):
         """A dim of size 1 repeated `size` times."""
         dim = self._dim(dim, "broadcast")
         self._not_partition(dim, "broadcast")
+        size = integer("broadcast", "size", size)
         if self.shape[dim] != 1 or size < 1:
             raise refuse(
                 "broadcast", f"dim {dim} of size {self.shape[dim]} to {size}", "a dim of size 1, to at least 1"
             )
         shape, steps = list(self.shape), list(self.strides)
-        shape[dim], steps[dim] = int(size), 0
+        shape[dim], steps[dim] = size, 0
         return self._derived(shape, steps, self.offset, self.indirection)
 
     def expand_dim(self, dim: int) -> NkiTensor:
@@ -183,7 +192,8 @@ class NkiTensor(View):
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         """The dims start_dim to end_dim, both included, as one; they must be contiguous with each other."""
-        first, last = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
+        first = self._dim(start_dim, "flatten_dims", name="start_dim")
+        last = self._dim(end_dim, "flatten_dims", name="end_dim")
         if first > last:
             raise refuse("flatten_dims", f"dims {start_dim}..{end_dim}", "start_dim <= end_dim")
         if first != last:
@@ -202,7 +212,7 @@ class NkiTensor(View):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Another shape with the same number of elements over the same memory; one -1 is worked out."""
-        new = _inferred(shape if isinstance(shape, (tuple, list)) else (shape,), self.size, "reshape")
+        new = _inferred((shape,) if hasattr(shape, "__index__") else shape, self.size, "reshape")
         fixed = self._first_is_fixed
         if fixed and (not new or new[0] != self.shape[0]):
             raise refuse("reshape", f"{new} of shape {self.shape}", "the same dim 0", "only free dims can be reshaped")
@@ -218,24 +228,25 @@ class NkiTensor(View):
         self, src_pattern: Sequence[Any], dst_pattern: Sequence[Any], fixed_sizes: dict[str, int] | None = None
     ) -> NkiTensor:
         """Split, reorder and merge by name: ``t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4})``."""
-        view, sizes = self, fixed_sizes or {}
-        names: list[str] = []
-        if len(src_pattern) != self.ndim:
-            given = f"{len(src_pattern)} names for shape {self.shape}"
+        sources, groups = _groups("src_pattern", src_pattern), _groups("dst_pattern", dst_pattern)
+        if fixed_sizes is not None and not isinstance(fixed_sizes, dict):
+            raise TypeError(refusal("rearrange", f"fixed_sizes={fixed_sizes!r}", "a dict of sizes by name"))
+        sizes = {k: integer("rearrange", f"fixed_sizes[{k!r}]", size) for k, size in (fixed_sizes or {}).items()}
+        names, order = [name for group in sources for name in group], [name for group in groups for name in group]
+        if len(sources) != self.ndim:
+            given = f"{len(sources)} names for shape {self.shape}"
             raise refuse("rearrange", given, f"{self.ndim} names or groups")
-        for group in src_pattern:
-            parts = (group,) if isinstance(group, str) else tuple(group)
-            known = [sizes.get(part, -1) for part in parts]
-            if known.count(-1) > 1:
-                missing = [part for part in parts if part not in sizes]
-                raise refuse("rearrange", f"{group} with unknown sizes of {missing}", "one unknown size per group")
-            view = view.reshape_dim(len(names), known)
-            names.extend(parts)
-        groups = [(group,) if isinstance(group, str) else tuple(group) for group in dst_pattern]
-        order = [name for group in groups for name in group]
         if sorted(order) != sorted(names) or len(set(names)) != len(names) or set(sizes) - set(names):
-            given = f"{src_pattern} to {dst_pattern} with sizes of {sorted(sizes)}"
+            given = f"{src_pattern} to {dst_pattern} with sizes of {sorted(map(str, sizes))}"
             raise refuse("rearrange", given, "the same names on both sides, each once")
+        view, dim = self, 0
+        for group in sources:
+            known = [sizes.get(name, -1) for name in group]
+            if known.count(-1) > 1:
+                missing = [name for name in group if sizes.get(name, -1) == -1]
+                raise refuse("rearrange", f"{group} with unknown sizes of {missing}", "one unknown size per group")
+            view = view.reshape_dim(dim, _inferred(known, view.shape[dim], f"rearrange of {group}"))
+            dim += len(group)
         view = view.permute([names.index(name) for name in order])
         for position, group in enumerate(groups):
             if len(group) > 1:
@@ -292,27 +303,38 @@ class NkiTensor(View):
         refused by the instruction that takes it: published kernels make such views and leave them unused.
         """
         target = self.dtype if dtype is None else dtypes.canonical(dtype)
-        old, new = self._sizes(target, "ap") if dtype is not None else (1, 1)
-        shape, steps = tuple([int(count) for _, count in pattern]), tuple([int(stride) for stride, _ in pattern])
-        if not shape or min(shape) < 1:
-            raise refuse("ap", f"pattern {list(pattern)}", "at least one [stride, count] pair with counts >= 1")
+        old, new = self._sizes(target, "ap")
+        steps, shape = _pairs(pattern)
         if offset is not None and self.offset:
             warnings.warn(
                 f"ap: offset={offset} on a view at {self.offset}: added to it, as the API reference says; the guides "
                 f"count from the start of the tensor; call .ap on the whole tensor  ({where()})",
                 stacklevel=2,
             )
-        base = self.offset * old // new + (0 if offset is None else int(offset))
-        view = self._derived(shape, steps, base, self._run_time(scalar_offset, vector_offset, indirect_dim, old, new))
+        base = self.offset if old == new else self._rescaled("offset", self.offset, old, target)
+        base += 0 if offset is None else integer("ap", "offset", offset)
+        view = self._derived(
+            shape, steps, base, self._run_time(scalar_offset, vector_offset, indirect_dim, old, target)
+        )
         view.dtype = target
         if self.on_chip:
             view._check_partition_pair()
         return view
 
+    def _rescaled(self, what: str, elements: int, size: int, target: dtypes.DType) -> int:
+        """So many elements of `size` bytes counted in elements of `target`."""
+        count, rest = divmod(elements * size, dtypes.itemsize(target))
+        if rest:
+            given = f"{what} of {elements * size} bytes as {target}"
+            raise refuse("ap", given, f"a multiple of {dtypes.itemsize(target)} bytes", "cut the tensor differently")
+        return count
+
     def _check_partition_pair(self) -> None:
         if len(self.shape) < 2:
             given = f"pattern {self.get_pattern()}"
             raise refuse("ap", given, "at least a partition and a free pair on chip", "add [1, 1]")
+        if self.shape[0] > 1:
+            self._rescaled("a partition's row", self.storage.allocation.row_bytes, 1, self.dtype)
         row = self.row_elements
         if self.shape[0] > 1 and self.strides[0] != row:
             given, allowed = (
@@ -321,15 +343,17 @@ class NkiTensor(View):
             )
             raise refuse("ap", given, allowed, "partitions cannot be strided; copy with a DMA")
 
-    def _run_time(self, scalar: Any, vector: NkiTensor | None, dim: int, old: int, new: int) -> Indirection | None:
+    def _run_time(
+        self, scalar: Any, vector: NkiTensor | None, dim: int, size: int, target: dtypes.DType
+    ) -> Indirection | None:
         if scalar is not None and vector is not None:
             raise refuse("ap", "scalar_offset and vector_offset", "one of them")
         if scalar is None and vector is None:
             return self.indirection
-        dim = self._dim(dim, "ap indirect_dim")
+        dim = self._dim(dim, "ap", name="indirect_dim")
         if self.indirection is not None:
             raise refuse("ap", "a run-time offset on an indirect view", "one run-time offset per view")
-        stride = self.strides[dim] * old // new
+        stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], size, target)
         if vector is not None:
             if self.on_chip or dim != 0:
                 given = f"vector_offset on {self.buffer.name}, indirect_dim {dim}"
@@ -377,16 +401,39 @@ class NkiTensor(View):
 INDEX_DTYPES = ("int32", "uint32")
 
 
+def _pairs(pattern: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Strides and counts of a pattern."""
+    index = operator.index
+    try:
+        steps, shape = tuple([index(step) for step, _ in pattern]), tuple([index(count) for _, count in pattern])
+    except (TypeError, ValueError):
+        given, remedy = f"pattern={pattern!r}", "a run-time start is a scalar_offset"
+        raise TypeError(refusal("ap", given, "a list of [stride, count] pairs of ints", remedy)) from None
+    if not shape or min(shape) < 1:
+        raise refuse("ap", f"pattern {list(pattern)}", "at least one [stride, count] pair with counts >= 1")
+    return steps, shape
+
+
+def _groups(name: str, pattern: Any) -> list[tuple[str, ...]]:
+    """The dims of a rearrangement, each as the names that make it up."""
+    listed = pattern if isinstance(pattern, (tuple, list)) else ()
+    groups = [tuple(item) if isinstance(item, (tuple, list)) else (item,) for item in listed]
+    if not all(groups) or not all(isinstance(part, str) for group in groups for part in group) or not groups:
+        raise TypeError(refusal("rearrange", f"{name}={pattern!r}", "a tuple of names and of tuples of names"))
+    return groups
+
+
 def _check_vector(index: Any, what: str) -> None:
     if not isinstance(index, NkiTensor):
         raise TypeError(refusal(what, f"vector_offset of type {type(index).__name__}", "a (P, 1) tensor in SBUF"))
 
 
 def _inferred(shape: Sequence[int], total: int, what: str) -> tuple[int, ...]:
-    sizes = strides.with_inferred(shape, total)
-    if sizes is None:
+    given = integers(what, "shape", shape)
+    sizes = strides.with_inferred(given, total)
+    if not sizes:
         allowed = "a shape with the same number of elements (one -1)"
-        raise refuse(what, f"{tuple(shape)} for {total} elements", allowed)
+        raise refuse(what, f"{given} for {total} elements", allowed)
     return sizes
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, refusal
+from .integers import integer
 from .memory import MemoryRegion, Storage
 from .opaque import Opaque
 from .registers import INT64, NkiScalar, Register
@@ -114,8 +115,9 @@ class View(Opaque):
     @property
     def first_partition(self) -> int:
         """Physical partition at which the view starts."""
-        address = self.storage.allocation.address
-        return self.offset // self.row_elements + (address[0] if address else 0)
+        allocation = self.storage.allocation
+        first = self.offset * dtypes.itemsize(self.dtype) // allocation.row_bytes
+        return first + (allocation.address[0] if allocation.address else 0)
 
     def get_pattern(self) -> list[list[int]]:
         """``[[stride, count], ...]``, outermost first."""
@@ -149,13 +151,13 @@ class View(Opaque):
     def check_inside(self) -> None:
         """Raises OutOfBounds when the pattern leaves the storage, or on chip the partition's row."""
         allocation, size = self.storage.allocation, dtypes.itemsize(self.dtype)
-        row = allocation.row_bytes // size
-        first, free = (self.offset // row, 1) if self.on_chip else (0, 0)
-        low = high = self.offset - first * row
+        row, start = allocation.row_bytes, self.offset * size
+        first, free = (start // row, 1) if self.on_chip else (0, 0)
+        low = high = start - first * row
         for extent, stride in zip(self.shape[free:], self.strides[free:], strict=True):
-            reach = (extent - 1) * stride
+            reach = (extent - 1) * stride * size
             low, high = low + min(reach, 0), high + max(reach, 0)
-        if low < 0 or high >= row or first < 0 or (free and first + self.shape[0] > allocation.partitions):
+        if low < 0 or high + size > row or first < 0 or (free and first + self.shape[0] > allocation.partitions):
             raise OutOfBounds(self._outside())
 
     def access(self) -> Access:
@@ -245,9 +247,9 @@ class View(Opaque):
             )
 
     def _bounds(self, item: slice, extent: int, dim: int) -> tuple[int, int, int]:
-        step = 1 if item.step is None else int(item.step)
-        start = 0 if item.start is None else int(item.start)
-        stop = extent if item.stop is None else int(item.stop)
+        step = 1 if item.step is None else integer("slice", "step", item.step)
+        start = 0 if item.start is None else integer("slice", "start", item.start)
+        stop = extent if item.stop is None else integer("slice", "stop", item.stop)
         start, stop = start + extent if start < 0 else start, stop + extent if stop < 0 else stop
         if step < 1:
             raise refuse("slice", f"step {step}", "a positive step", "reverse with a negative stride in .ap()")

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..errors import refusal
 from ..generations import generation
-from ..kernel import Kernel, logical_cores
+from ..kernel import Kernel
+from ..launch import logical_cores
 from ..settings import VERSIONS
 from .findings import Finding
 from .names import calls_and_names

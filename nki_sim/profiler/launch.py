@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ..generations import generation
-from ..kernel import Kernel, launch
+from ..kernel import Kernel
+from ..launch import launch
 from ..timing import ALL_ON, TIMING, Mechanisms
 from ..timing.queues import DEFAULT_MODE, MODES
 from ..timing.schedule import Order, schedule

@@ -1,11 +1,10 @@
 """A launch: a kernel with its constants and number of cores, run on arrays or asked for the shapes of its results."""
 
-import contextlib
 import functools
 import inspect
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +12,10 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from nki_sim import kernel as kernel_module
 from nki_sim.generations import generation
 from nki_sim.kernel import Kernel
 from nki_sim.memory import Storage
+from nki_sim.observers import unobserved
 from nki_sim.tensor import NkiTensor
 
 from . import arrays, refusals
@@ -121,22 +120,10 @@ class Shape:
 @functools.cache
 def shapes(number: int, operands: tuple[Shape, ...]) -> Outcome:
     """The outcome of a launch with shapes for results, from one run on ones (so that nothing is divided by zero)."""
-    with _unobserved():
+    with _one_stream, unobserved():  # a run that only asks for shapes is no launch
         ones = [np.ones(operand.shape, arrays.dtype_of(operand.dtype)) for operand in operands]
         outcome = launch_of(number).run(ones)
     return replace(outcome, results=[Shape(a.shape, arrays.torch_dtype_of(a.dtype)) for a in outcome.results])
-
-
-@contextlib.contextmanager
-def _unobserved() -> Iterator[None]:
-    """A run that only asks for shapes is no launch: nobody counts or records it."""
-    with _one_stream:
-        observers = list(kernel_module._observers)
-        kernel_module._observers.clear()
-        try:
-            yield
-        finally:
-            kernel_module._observers.extend(observers)
 
 
 def bind(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from .mutation import Mutation, conformance
 DMA, TRANSPOSE, COMPUTE = (f"nki_sim/isa/{name}.py" for name in ("dma", "dma_transpose", "dma_compute"))
 TENSOR, MX, GPSIMD = (f"nki_sim/isa/{name}.py" for name in ("tensor_engine", "microscaling", "gpsimd_engine"))
 RANDOM, EXCHANGE = (f"nki_sim/isa/{name}.py" for name in ("random", "exchange"))
-ACCUMULATION, INDIRECT, XORWOW, TURNS, RACES, COLLECTIVES, INSTRUCTION, KERNEL = (
+ACCUMULATION, INDIRECT, XORWOW, TURNS, RACES, COLLECTIVES, INSTRUCTION, LAUNCH = (
     f"nki_sim/{name}.py"
-    for name in ("accumulation", "indirect", "xorwow", "turns", "races", "collectives", "instruction", "kernel")
+    for name in ("accumulation", "indirect", "xorwow", "turns", "races", "collectives", "instruction", "launch")
 )
 
 _dma, _transpose, _compute = conformance("dma_copy"), conformance("dma_transpose"), conformance("dma_compute")
@@ -174,7 +174,7 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(EXCHANGE, "if met[0].storage is not met[1].storage:", "if False:", "a barrier on other data", _exchange),
     Mutation(TURNS, "        if len(tags) > 1:", "        if False:", "cores meet for different things", _exchange),
     Mutation(
-        KERNEL,
+        LAUNCH,
         "raise next((error for error in failures if not isinstance(error, Abandoned)), failures[0])",
         "raise failures[-1]",
         "the caller sees a consequence instead of the cause",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .mutation import Mutation, conformance
 
-VIEW, TENSOR, STRIDES, REGISTERS, KERNEL, OBJECT, FACADE, MACHINE, INSTRUCTION = (
+VIEW, TENSOR, STRIDES, REGISTERS, KERNEL, ARGUMENTS, OBJECT, FACADE, MACHINE, INSTRUCTION = (
     f"nki_sim/{name}.py"
-    for name in ("view", "tensor", "strides", "registers", "kernel", "nkiobject", "facade", "machine", "instruction")
+    for name in ("view", "tensor", "strides", "registers", "kernel", "arguments", "nkiobject", "facade")
+    + ("machine", "instruction")
 )
 ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GRIDS, CONTROL, SHAPES = (
     f"nki_sim/language/{name}.py"
@@ -186,8 +187,10 @@ ROWS: tuple[Mutation, ...] = (
         CONTROL, "lambda g: g.sbuf_usable_bytes // 4", "lambda g: g.sbuf_usable_bytes", "sbuf_fmax in bytes", _versions
     ),
     Mutation(KERNEL, "if mine is None or mine == outer.compile_config:", "if True:", "nested configs", _versions),
-    Mutation(KERNEL, "made.setdefault(id(value), tensor)", "tensor", "one array, two tensors on two cores", _arguments),
-    Mutation(KERNEL, "return self._seen[id(value)][1]", "pass", "one array, two tensors", _arguments),
+    Mutation(
+        ARGUMENTS, "made.setdefault(id(value), tensor)", "tensor", "one array, two tensors on two cores", _arguments
+    ),
+    Mutation(ARGUMENTS, "return self._seen[id(value)][1]", "pass", "one array, two tensors", _arguments),
     Mutation(OBJECT, "    post()\n", "    pass\n", "__post_init__ is not run", _arguments),
     Mutation(OBJECT, "setattr(cls, name, None)", "pass", "0.6 misses fields of a dataclass", _arguments),
     Mutation(OBJECT, "return vars(self) == vars(other)", "return False", "0.6 compares identity", _arguments),

@@ -210,7 +210,7 @@ def test_overlapping_launches_give_the_threads_of_openblas_back(monkeypatch: pyt
     begun, go_on = threading.Event(), threading.Event()
     seen: list[int] = []
     blas = Blas()
-    monkeypatch.setattr("nki_sim.kernel._blas", lambda: blas)
+    monkeypatch.setattr("nki_sim.blas._blas", lambda: blas)
 
     @nki.jit
     def first(x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nki_sim.kernel import launch
+from nki_sim.launch import launch
 
 from .micro import P, nisa, nki, nl, tile
 

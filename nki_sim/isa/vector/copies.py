@@ -46,17 +46,27 @@ def tensor_copy(dst: Any, src: Any, engine: engines = engines.unknown, name: str
     return src
 
 
-def value_fits(call: Call) -> None:
-    dst, value = call.arguments["dst"], call.arguments["value"]
-    if dst.dtype in dtypes.INTEGERS:
-        if not isinstance(value, (int, np.integer)):
-            remedy = f"write {int(value)}" if np.isfinite(value) else ""
-            raise call.refuse(f"value={value!r} for {dst.dtype}", "an int for an integer dst", remedy)
-        low, high = integer_limits(dst.dtype)
-        if not low <= value <= high:
-            raise call.refuse(f"value={value!r} for {dst.dtype}", f"{low}..{high}", "view the tile as a wider format")
-    if dst.dtype in dtypes.PACKED and value != 0:
-        raise call.refuse(f"value={value!r} for {dst.dtype}", "0 for packed dtypes", "view it as an unsigned integer")
+def fits(name: str) -> Rule:
+    """A number that fills elements of dst is one of its format: an int of its range for integers, 0 for packed ones."""
+
+    def rule(call: Call) -> None:
+        dst, value = call.arguments["dst"], call.arguments[name]
+        if isinstance(value, NkiTensor):
+            return
+        given = f"{name}={value!r} for {dst.dtype}"
+        if dst.dtype in dtypes.INTEGERS:
+            if not is_integer(value):
+                raise call.refuse(
+                    given, "an int for an integer dst", f"write {int(value)}" if np.isfinite(value) else ""
+                )
+            low, high = integer_limits(dst.dtype)
+            if not low <= value <= high:
+                raise call.refuse(given, f"{low}..{high}", "view the tile as a wider format")
+        if dst.dtype in dtypes.PACKED and value != 0:
+            raise call.refuse(given, "0 for packed dtypes", "view it as an unsigned integer")
+
+    rule.__doc__ = f"{name} of dst's format"
+    return rule
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:
@@ -64,6 +74,11 @@ def integer_limits(dtype: str) -> tuple[int, int]:
         return 0, 1
     limits = np.iinfo(dtypes.FORMATS[dtype].numpy)
     return int(limits.min), int(limits.max)
+
+
+def filled(value: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """The number in every element: exact where `kind`, the format of dst, holds integers."""
+    return np.full(shape, value, np.float32 if kind.kind == "f" or kind.kind == "V" else np.int64)
 
 
 @instruction(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ... import dtypes
-from ...checking import Call, Rule
+from ...checking import Call, Rule, check_number
 from ...indirect import scattered_where
 from ...operands import PSUM, SCALAR
 from ...operators import OPERATORS, Operator
 from ...strides import merged_dims
 from ...tensor import NkiTensor
+from ...values import is_integer, is_number
 
 
 def not_both_in_psum(first: str, second: str) -> Rule:
@@ -77,8 +76,8 @@ def integers_for(call: Call, op: Operator) -> None:
             )
     for operand in ("operand0", "operand1"):
         value = call.arguments.get(operand)
-        if isinstance(value, (float, np.floating)) and not float(value).is_integer():
-            raise call.refuse(f"{op!r} with {operand}={value}", "integers for bit operators")
+        if is_number(value) and not (float(value).is_integer() and -(2**31) <= value < 2**32):
+            raise call.refuse(f"{op!r} with {operand}={value}", "integers of 32 bits for bit operators")
 
 
 def operand_of(op_name: str, operand_name: str) -> Rule:
@@ -145,8 +144,9 @@ def number(name: str) -> Rule:
 
     def rule(call: Call) -> None:
         value = call.arguments[name]
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        if not is_number(value):
             raise call.refuse(f"{name}={value!r}", "a number")
+        check_number(call, name)
 
     rule.__doc__ = f"{name} a number"
     return rule
@@ -199,14 +199,14 @@ def at_most_dims(most: int, *names: str) -> Rule:
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes of a reduction, counted from 0, in order."""
-    return tuple(sorted(int(a) % ndim for a in ((axis,) if isinstance(axis, (int, np.integer)) else axis)))
+    return tuple(sorted(int(a) % ndim for a in ((axis,) if is_integer(axis) else axis)))
 
 
 def last_free_axes(call: Call) -> None:
     """`axis` names the last free dims without a gap, and dst has what is left."""
     data, dst, axis = call.arguments["data"], call.arguments["dst"], call.arguments["axis"]
-    given = (axis,) if isinstance(axis, (int, np.integer)) else axis
-    if not isinstance(given, (tuple, list)) or not all(isinstance(a, (int, np.integer)) for a in given):
+    given = (axis,) if is_integer(axis) else axis
+    if not isinstance(given, (tuple, list)) or not all(map(is_integer, given)):
         raise call.refuse(f"axis={axis!r}", "an int or a tuple of ints")
     if any(not -data.ndim <= a < data.ndim for a in given):
         raise call.refuse(f"axis={axis} for data {data.shape}", f"axes of {data.ndim} dims")

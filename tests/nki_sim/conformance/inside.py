@@ -15,7 +15,8 @@ import numpy as np
 
 import nki_sim
 from nki_sim.generations import generation
-from nki_sim.kernel import Kernel, launch
+from nki_sim.kernel import Kernel
+from nki_sim.launch import launch
 from nki_sim.machine import Launch
 from nki_sim.settings import settings
 from nki_sim.tensor import NkiTensor

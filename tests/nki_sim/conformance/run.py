@@ -23,8 +23,9 @@ from nki_sim import dtypes, facade
 from nki_sim.errors import NkiValidationError
 from nki_sim.generations import generation
 from nki_sim.instruction import NkiInstruction
-from nki_sim.kernel import Kernel, launch
+from nki_sim.kernel import Kernel
 from nki_sim.language.creation import ndarray
+from nki_sim.launch import launch
 from nki_sim.memory import MemoryRegion
 from nki_sim.operators import OPERATORS
 from nki_sim.settings import settings

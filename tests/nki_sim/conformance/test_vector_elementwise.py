@@ -202,7 +202,7 @@ def test_tensor_tensor_chooses_its_engine(case: str, arguments: dict[str, Any], 
 
 def engine_of(instruction: str, target: str = "trn2", **arguments: Any) -> str:
     """The engine in the record that the instruction leaves."""
-    from nki_sim.kernel import observe
+    from nki_sim.observers import observe
 
     found = []
     with observe(lambda launch: found.append(launch.cores[0].trace.records[-1].engine)):
