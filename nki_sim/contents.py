@@ -59,16 +59,14 @@ def memory_of(view: NkiTensor, read_later: Iterable[Any]) -> np.ndarray[Any, Any
     They cannot if the tile converts, does not lie as [P, F] or is one element seen F times, or if an operand lies
     there too that the body may read again after its first step: any but the first, `read_later`.
     """
+    if view.indirection is not None or (len(view.shape) > 2 and merge(view.shape[1:], view.strides[1:]) is None):
+        return None
     storage = view.storage
-    if view.indirection is not None or dtypes.storage(view.dtype) != np.float32:
-        return None
-    if len(view.shape) > 2 and merge(view.shape[1:], view.strides[1:]) is None:
-        return None
     for operand in read_later:
         if isinstance(operand, NkiTensor) and operand.storage is storage:
             return None
-    memory = flat(view)
-    if memory.strides[1] == 0 and memory.shape[1] > 1:
-        return None
     storage.prepare_write()
+    memory = flat(view)
+    if memory.dtype != np.float32 or (memory.strides[1] == 0 and memory.shape[1] > 1):
+        return None
     return memory
