@@ -81,11 +81,8 @@ class NkiTensor(View):
         """``t[:, start:end:step]`` on one dim."""
         dim = self._dim(dim, "slice")
         self._not_indirect(dim, "slice")
-        start, end, step = (
-            integer("slice", "start", start),
-            integer("slice", "end", end),
-            integer("slice", "step", step),
-        )
+        start, end = integer("slice", "start", start), integer("slice", "end", end)
+        step = integer("slice", "step", step)
         if not (0 <= start < end <= self.shape[dim]) or step < 1:
             given = f"start {start}, end {end}, step {step} on dim {dim} of shape {self.shape}"
             raise OutOfBounds(refusal("slice", given, f"0 <= start < end <= {self.shape[dim]} and step >= 1"))
@@ -212,7 +209,7 @@ class NkiTensor(View):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Another shape with the same number of elements over the same memory; one -1 is worked out."""
-        new = _inferred((shape,) if hasattr(shape, "__index__") else shape, self.size, "reshape")
+        new = _inferred([shape] if hasattr(shape, "__index__") else shape, self.size, "reshape")
         fixed = self._first_is_fixed
         if fixed and (not new or new[0] != self.shape[0]):
             raise refuse("reshape", f"{new} of shape {self.shape}", "the same dim 0", "only free dims can be reshaped")
@@ -313,9 +310,8 @@ class NkiTensor(View):
             )
         base = self.offset if old == new else self._rescaled("offset", self.offset, old, target)
         base += 0 if offset is None else integer("ap", "offset", offset)
-        view = self._derived(
-            shape, steps, base, self._run_time(scalar_offset, vector_offset, indirect_dim, old, target)
-        )
+        how = self._run_time(scalar_offset, vector_offset, indirect_dim, old, target)
+        view = self._derived(shape, steps, base, how)
         view.dtype = target
         if self.on_chip:
             view._check_partition_pair()
@@ -428,7 +424,7 @@ def _check_vector(index: Any, what: str) -> None:
         raise TypeError(refusal(what, f"vector_offset of type {type(index).__name__}", "a (P, 1) tensor in SBUF"))
 
 
-def _inferred(shape: Sequence[int], total: int, what: str) -> tuple[int, ...]:
+def _inferred(shape: Any, total: int, what: str) -> tuple[int, ...]:
     given = integers(what, "shape", shape)
     sizes = strides.with_inferred(given, total)
     if not sizes:
