@@ -17,6 +17,8 @@ from ..operands import GPSIMD, SBUF, Form, Limit, reads, writes
 from ..operators import OPERATORS
 from ..registers import Register, is_register
 from ..trace import Record
+from ..values import is_integer
+from .vector.rules import number
 
 COMPARISONS = tuple(OPERATORS[n] for n in ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"))
 INT32 = np.iinfo(np.int32)
@@ -39,9 +41,7 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 
 
 def is_int32(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        return False
-    return INT32.min <= int(value) <= INT32.max
+    return is_integer(value) and INT32.min <= int(value) <= INT32.max
 
 
 def int32_arguments(*names: str) -> Any:
@@ -92,19 +92,13 @@ def comparison(call: Call) -> None:
         raise call.refuse(f"cmp_op={op!r}", ", ".join(map(repr, COMPARISONS)))
 
 
-def number_elsewhere(call: Call) -> None:
-    value = call.arguments["on_false_value"]
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise call.refuse(f"on_false_value={value!r}", "a number, taken as float32")
-
-
 @instruction(
     engine=GPSIMD,
     operands={"dst": writes("P F", SBUF, form=Form.VIEW), "on_true_tile": reads("P F", SBUF, form=Form.BITS)},
     rules=[
         pattern_covers_dst,
         comparison,
-        number_elsewhere,
+        number("on_false_value"),
         int32_arguments("offset", "channel_multiplier"),
         not_packed,
     ],

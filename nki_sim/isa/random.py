@@ -139,7 +139,11 @@ def rand_get_state(dst: Any, engine: engines = engines.gpsimd, name: str | None 
 
 @instruction(
     engine=VECTOR,
-    operands={"dst": writes("P F", ON_CHIP, UNIFORM, form=Form.VIEW), "min": scalar(), "max": scalar()},
+    operands={
+        "dst": writes("P F", ON_CHIP, UNIFORM, form=Form.VIEW),
+        "min": scalar(dtypes=("float32",)),
+        "max": scalar(dtypes=("float32",)),
+    },
     cycles=lambda record: max(64, record.sizes["F"] / 4),
     basis="documented: trainium3_arch.rst, XORWOW-based PRNG: four values per lane and cycle",
     since=4,

@@ -14,7 +14,7 @@ RUNNING = "nki_sim/isa/vector/running.py"
 SEARCH = "nki_sim/isa/vector/search.py"
 RULES = "nki_sim/isa/vector/rules.py"
 SCALAR = "nki_sim/isa/scalar_engine.py"
-MACHINE = "nki_sim/machine.py"
+MACHINE, VALUES = "nki_sim/machine.py", "nki_sim/values.py"
 TENSOR = "nki_sim/isa/tensor_engine.py"
 ACCUMULATION = "nki_sim/accumulation.py"
 
@@ -25,7 +25,7 @@ _running, _search, _scalar = (
     conformance("vector_search"),
     conformance("scalar_activation"),
 )
-_tensor = conformance("tensor_engine")
+_tensor, _values = conformance("tensor_engine"), conformance("instruction_values")
 
 ROWS: tuple[Mutation, ...] = (
     # -- number formats
@@ -216,6 +216,16 @@ ROWS: tuple[Mutation, ...] = (
         "GpSimd copies what .indirect() gathers",
         conformance("vector_indirect"),
     ),
+    # -- numbers and flags
+    Mutation(CHECKING, "key.append(hashable(value))", "key.append(type(value))", "numbers are checked once", _values),
+    Mutation(INSTRUCTION, "flag(self.name, name, arguments[name])", "bool(arguments[name])", "any flag", _values),
+    Mutation(VALUES, "and value in (0, 1)", "", "2 is a flag", _values),
+    Mutation(VALUES, "return abs(plain) < BEYOND_FLOAT32 or", "return True or", "1e39 is infinite", _values),
+    Mutation(VALUES, "2.0**128 - 2.0**103", "2.0**127", "float32 ends early", _values),
+    Mutation(DTYPES, 'frozenset(FORMATS) - {"int64"}', "frozenset(FORMATS)", "engines take int64", _values),
+    Mutation(RULES, "-(2**31) <= value < 2**32", "True", "bit operators take 33 bits", _elementwise),
+    Mutation(COPIES, 'fits("src"), ', "", "predicated copy wraps a number", _copies),
+    Mutation(RUNNING, '        operand_of("op0", "imm0"),\n', "", "cumulative ignores the operand of abs", _running),
     # -- Vector Engine: copies
     Mutation(
         COPIES,

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...checking import Call
+from ...checking import Call, Rule
 from ...costs import copying, filling, predicated, streaming
+from ...dtypes import Array
 from ...instruction import instruction
-from ...machine import operands
+from ...machine import operands, stored
 from ...operands import GPSIMD, SCALAR, VECTOR, Form, one_of, reads, scalar, updates, writes
 from ...tensor import NkiTensor
+from ...values import is_integer
 from ..enums import engine as engines
 from ..random import random_fractions
 from .rules import gathers, not_both_in_psum, number, same_dtype
@@ -76,15 +78,15 @@ def integer_limits(dtype: str) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-def filled(value: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """The number in every element: exact where `kind`, the format of dst, holds integers."""
-    return np.full(shape, value, np.float32 if kind.kind == "f" or kind.kind == "V" else np.int64)
+def one_element(value: Any) -> Array:
+    """[1, 1] of the number: as exact integer for a dst of integers, else in float32."""
+    return np.array([[value]], np.int64 if stored("dst").kind in "iub" else np.float32)
 
 
 @instruction(
     engine=one_of(VECTOR, GPSIMD),
-    operands={"dst": writes("P F", dtypes=frozenset(dtypes.FORMATS), form=Form.INTO)},
-    rules=[number("value"), value_fits],
+    operands={"dst": writes("P F", dtypes=dtypes.ON_ENGINES, form=Form.INTO)},
+    rules=[number("value"), fits("value")],
     cycles=filling,
     basis="documented: isa reference, memset",
 )
@@ -93,7 +95,7 @@ def memset(dst: Any, value: Any, engine: engines = engines.unknown, name: str | 
     if dst is not None:
         dst.fill(value)
         return dst
-    return np.full((1, 1), value, dtype=np.int64 if isinstance(value, (int, np.integer)) else np.float32)
+    return one_element(value)
 
 
 @instruction(
@@ -103,7 +105,7 @@ def memset(dst: Any, value: Any, engine: engines = engines.unknown, name: str | 
         "src": reads("P F", form=Form.BITS, number=True),
         "predicate": reads("P F", dtypes=PREDICATES, form=Form.BITS, gathered=True),
     },
-    rules=[same_dtype("src", "dst"), not_both_in_psum("src", "predicate"), gathers("dst", "predicate")],
+    rules=[same_dtype("src", "dst"), fits("src"), not_both_in_psum("src", "predicate"), gathers("dst", "predicate")],
     cycles=predicated,
     basis="documented: isa reference, tensor_copy_predicated",
 )
@@ -113,7 +115,7 @@ def tensor_copy_predicated(
     """dst = src where predicate is not zero (zero with reverse_pred); elsewhere dst stays as it is."""
     chosen = predicate == 0 if reverse_pred else predicate != 0
     if not isinstance(src, np.ndarray):
-        src = dtypes.convert(np.asarray(src, np.int64 if isinstance(src, (int, np.integer)) else np.float32), dst.dtype)
+        src = dtypes.convert(one_element(src), dst.dtype)
     return np.where(chosen, src, dst)
 
 
@@ -148,7 +150,7 @@ def whole_mask(call: Call) -> None:
         given = f"shuffle_mask of {len(entries)} entries" if entries else f"shuffle_mask={mask!r}"
         raise call.refuse(given, f"a list of {QUADRANT} source partitions")
     for entry in entries:
-        if not isinstance(entry, (int, np.integer)) or not (0 <= entry < QUADRANT or entry == UNCHANGED):
+        if not is_integer(entry) or not (0 <= entry < QUADRANT or entry == UNCHANGED):
             raise call.refuse(
                 f"shuffle_mask entry {entry!r}", f"0..{QUADRANT - 1}, or {UNCHANGED} to leave it unchanged"
             )

@@ -22,6 +22,7 @@ from ...operands import VECTOR, Form, reads, scalar, writes
 from ...operators import OPERATORS, Operator, compute, ordered
 from ...tensor import NkiTensor
 from ...trace import Record
+from ...values import float32_holds, is_integer, is_number
 from ..enums import reduce_cmd as commands
 from .rules import (
     arithmetic,
@@ -37,7 +38,7 @@ from .rules import (
 ADD, SUBTRACT, MAXIMUM = (OPERATORS[name] for name in ("add", "subtract", "maximum"))
 FP32_MIN = float(np.finfo(np.float32).min)
 FINITE_FLOATS = dtypes.FLOATS - {"tfloat32"}
-SHORT = dtypes.FLOATS | {"int8", "int16", "uint8", "uint16"}  # what tensor_scalar_cumulative streams
+SHORT = FINITE_FLOATS | {"int8", "int16", "uint8", "uint16"}  # what tensor_scalar_cumulative streams
 EXACT_INDEX = 2**24  # float32 counts to here without a gap
 
 
@@ -131,11 +132,12 @@ def initial_given(call: Call) -> None:
     operands={
         "dst": writes("P F", dtypes=SHORT, gathered=True),
         "src": reads("P F", dtypes=SHORT, gathered=True),
-        "imm0": scalar(),
+        "imm0": scalar(optional=True),
         "imm1": scalar(optional=True),
     },
     rules=[
         arithmetic("op0"),
+        operand_of("op0", "imm0"),
         operator_among("op1", "add", "subtract", "multiply", "maximum", "minimum"),
         command_among("reset_reduce", "reduce", "load_reduce"),
         float32_tiles("imm0", "imm1"),
@@ -213,8 +215,10 @@ def tensor_scalar_reduce(
     return result, -registers if reduce_res_negate else registers
 
 
-EXPONENTIAL_IN = FINITE_FLOATS | {"int8", "int16", "int32", "uint8", "uint16", "uint32"}
-EXPONENTIAL_OUT = dtypes.FLOATS | {"int8", "int16", "int32", "uint8", "uint16"}
+# Formats of exponential (isa reference, its parameters): sums, results, sources.
+SUMS = frozenset(("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32"))
+EXPONENTIAL_OUT = SUMS | {"int8", "int16", "int32", "uint8", "uint16"}
+EXPONENTIAL_IN = (EXPONENTIAL_OUT | {"uint32"}) - {"tfloat32"}
 
 
 @instruction(
@@ -223,7 +227,7 @@ EXPONENTIAL_OUT = dtypes.FLOATS | {"int8", "int16", "int32", "uint8", "uint16"}
         "dst": writes("P F", dtypes=EXPONENTIAL_OUT, form=Form.INTO, gathered=True),
         "src": reads("P F", dtypes=EXPONENTIAL_IN, gathered=True),
         "max_value": scalar(dtypes=("float32",)),
-        "reduce_res": writes("P 1", dtypes=dtypes.FLOATS, optional=True),
+        "reduce_res": writes("P 1", dtypes=SUMS, optional=True),
         "reduce_init": scalar(dtypes=("float32",), optional=True),
     },
     rules=[
@@ -258,13 +262,13 @@ COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 def smallest_on_false(call: Call) -> None:
     value = call.arguments["on_false_value"]
-    if isinstance(value, (bool, NkiTensor)) or not math.isclose(float(value), FP32_MIN, rel_tol=1e-7):
+    if not (is_number(value) and float32_holds(value) and math.isclose(value, FP32_MIN, rel_tol=1e-7)):
         raise call.refuse(f"on_false_value={value!r}", f"FP32_MIN ({FP32_MIN!r})", "leave it out")
 
 
 def countable_range(call: Call) -> None:
     first = call.arguments["range_start"]
-    if isinstance(first, bool) or not isinstance(first, (int, np.integer)):
+    if not is_integer(first):
         raise call.refuse(f"range_start={first!r}", "an int known while the kernel is traced")
     last = int(first) + call.sizes["F"] - 1
     if max(abs(int(first)), abs(last)) > EXACT_INDEX:

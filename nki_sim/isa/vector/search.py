@@ -21,7 +21,7 @@ NOT_FOUND = -1  # as exact integers it wraps to all ones in the index formats
     engine=VECTOR,
     operands={"dst": writes("P 8", dtypes=ARITHMETIC), "src": reads("P F")},
     limits={"F": ROW},
-    rules=[at_most_dims(3, "src")],
+    rules=[at_most_dims(3, "src"), at_most_dims(2, "dst")],
     cycles=streaming,
     basis="documented: isa reference, max8",
 )
@@ -36,7 +36,7 @@ def max8(dst: Any, src: Any, name: str | None = None) -> Any:
     engine=VECTOR,
     operands={"dst": writes("P 8", dtypes=INDICES), "data": reads("P F"), "vals": reads("P 8")},
     limits={"F": ROW},
-    rules=[at_most_dims(3, "data", "vals")],
+    rules=[at_most_dims(3, "data", "vals"), at_most_dims(2, "dst")],
     cycles=streaming,
     basis="documented: isa reference, nc_find_index8",
 )

@@ -240,6 +240,20 @@ REFUSED = [
     ),
     (
         "rand2",
+        "min_dtype",
+        "trn3",
+        {"dst": empty((4, 4)), "min": np.zeros((4, 1), BF16), "max": 1.0},
+        "min of dtype bfloat16; allowed: on trn3 float32",
+    ),
+    (
+        "rand2",
+        "max_dtype",
+        "trn3",
+        {"dst": empty((4, 4)), "min": 0.0, "max": np.ones((4, 1), np.int32)},
+        "max of dtype int32; allowed: on trn3 float32",
+    ),
+    (
+        "rand2",
         "dtype",
         "trn3",
         {"dst": empty((4, 4), "float8_e4m3fn"), "min": 0.0, "max": 1.0},

@@ -151,7 +151,7 @@ def test_memset(name: str, value: Any, expected: Any, engine: str) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), np.full((128, 3), float(expected)))
 
 
-@pytest.mark.parametrize("name", sorted(set(dtypes.FORMATS) - dtypes.PACKED))
+@pytest.mark.parametrize("name", sorted(dtypes.ON_ENGINES - dtypes.PACKED))
 def test_memset_takes_every_format(name: str) -> None:
     got = run("memset", dst=empty((2, 2), name), value=1)["dst"]
     np.testing.assert_array_equal(got.astype(np.float64), np.ones((2, 2)))
@@ -234,12 +234,27 @@ PREDICATED_REFUSED = [
         ["src and predicate both in PSUM", "at most one"],
     ),
     ("elements", {"src": ONE, "predicate": np.ones((4, 5), np.uint8)}, ["elements per partition in predicate"]),
+    (
+        "number_too_large",
+        {"src": 300, "predicate": ONE.astype(np.uint8), "dst": empty((4, 4), "uint8")},
+        ["src=300 for uint8", "0..255"],
+    ),
+    (
+        "float_for_integers",
+        {"src": 2.5, "predicate": ONE.astype(np.uint8), "dst": empty((4, 4), "int32")},
+        ["src=2.5 for int32", "an int for an integer dst", "write 2"],
+    ),
+    (
+        "packed",
+        {"src": 1, "predicate": ONE.astype(np.uint8), "dst": empty((4, 4), "float8_e5m2_x4")},
+        ["src=1 for float8_e5m2_x4", "0 for packed dtypes"],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("case", "arguments", "parts"), PREDICATED_REFUSED, ids=[row[0] for row in PREDICATED_REFUSED])
 def test_predicated_copy_refuses(case: str, arguments: dict[str, Any], parts: list[str]) -> None:
-    assert_refused("tensor_copy_predicated", *parts, dst=empty((4, 4)), **arguments)
+    assert_refused("tensor_copy_predicated", *parts, **{"dst": empty((4, 4)), **arguments})
 
 
 PSUM_ONCE = [("sbuf", "psum"), ("psum", "sbuf")]
@@ -311,6 +326,7 @@ SHUFFLE_REFUSED = [
     ("short_mask", {"dst": empty((32, 4)), "src": ROWS[:32].copy()}, [0, 1], ["of 2 entries", "a list of 32"]),
     ("no_list", {"dst": empty((32, 4)), "src": ROWS[:32].copy()}, 0, ["shuffle_mask=0", "a list of 32"]),
     ("entry", {"dst": empty((32, 4)), "src": ROWS[:32].copy()}, [32, *[0] * 31], ["entry 32", "0..31, or 255"]),
+    ("bool", {"dst": empty((32, 4)), "src": ROWS[:32].copy()}, [True, *[0] * 31], ["entry True", "0..31, or 255"]),
     ("beyond", {"dst": empty((8, 4)), "src": ROWS[:4].copy()}, BACKWARDS, ["partition 31 to 0", "src of 4 partitions"]),
     (
         "start_of_96",

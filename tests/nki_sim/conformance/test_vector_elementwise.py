@@ -348,6 +348,23 @@ TS_REFUSED = [
         ["operand0=1.5"],
     ),
     (
+        "wide_bits",
+        {"dst": empty((4, 4), "int32"), "data": WORDS, "op0": "bitwise_or", "operand0": 2**32},
+        ["operand0=4294967296", "integers of 32 bits"],
+    ),
+    (
+        "wide_bits_second",
+        {
+            "dst": empty((4, 4), "int32"),
+            "data": WORDS,
+            "op0": "bitwise_or",
+            "operand0": 1,
+            "op1": "bitwise_and",
+            "operand1": -(2**31) - 1,
+        },
+        ["operand1=-2147483649", "integers of 32 bits"],
+    ),
+    (
         "operand_dtype",
         {"op0": "add", "operand0": COLUMN.astype(BF16)},
         ["operand0 tile of dtype bfloat16", "float32 tile"],

@@ -141,6 +141,8 @@ REFUSED = [
     ("none", {"axis": ()}, ["axis=()"]),
     ("too_far", {"axis": 3}, ["axis=3 for data (4, 2, 3)", "axes of 3 dims"]),
     ("no_axis", {"axis": 1.0}, ["axis=1.0", "an int or a tuple of ints"]),
+    ("axis_bool", {"axis": True}, ["axis=True", "an int or a tuple of ints"]),
+    ("axes_bool", {"axis": (True, 2)}, ["axis=(True, 2)", "an int or a tuple of ints"]),
     ("dst_size", {"dst": empty((4, 3))}, ["dst (4, 3)", "4 partitions with 2 elements"]),
     ("dst_partitions", {"dst": empty((5, 2))}, ["dst (5, 2)", "4 partitions with 2 elements"]),
     ("no_reduction", {"op": "power"}, ["op=nl.power", "nl.add, nl.subtract"]),

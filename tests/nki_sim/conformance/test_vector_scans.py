@@ -138,6 +138,13 @@ def test_cumulative(case: str, op0: str, imm0: float, op1: str, expected: list[f
     np.testing.assert_array_equal(got, [expected, expected])
 
 
+@pytest.mark.parametrize("imm0", [None, 0, 0.0])
+def test_cumulative_of_a_unary_operator(imm0: Any) -> None:
+    x = np.array([ROW], np.float32)
+    got = run("tensor_scalar_cumulative", dst=empty(x.shape), src=x, op0="abs", op1="add", imm0=imm0)["dst"]
+    np.testing.assert_array_equal(got, [[3, 4, 8, 10]])
+
+
 LOADED = [
     ("add", 10.0, [13, 12, 16, 18]),
     ("multiply", 2.0, [6, -6, -24, -48]),
@@ -176,6 +183,10 @@ def test_cumulative_rounds_only_what_it_writes() -> None:
 CUMULATIVE_REFUSED = [
     ("words_in", {"src": WORDS}, ["src of dtype int32", "bfloat16"]),
     ("words_out", {"dst": empty((4, 4), "uint32")}, ["dst of dtype uint32"]),
+    ("tf32_in", {"src": tile(SQUARE, dtype="tfloat32")}, ["src of dtype tfloat32", "float32"]),
+    ("tf32_out", {"dst": empty((4, 4), "tfloat32")}, ["dst of dtype tfloat32"]),
+    ("unary_operand", {"op0": "abs", "imm0": 5.0}, ["op0=nl.abs with imm0=5.0", "None or 0"]),
+    ("no_operand", {"imm0": None}, ["op0=nl.add without imm0", "both or neither"]),
     ("comparison", {"op1": "greater"}, ["op1=nl.greater", "nl.add, nl.subtract, nl.multiply, nl.maximum, nl.minimum"]),
     ("bits", {"op0": "bitwise_and"}, ["op0=nl.bitwise_and", "arithmetic operators"]),
     ("no_start", {"reduce_cmd": "load_reduce"}, ["load_reduce without imm1", "the value to start from"]),

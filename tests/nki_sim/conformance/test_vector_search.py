@@ -172,6 +172,18 @@ REFUSED = [
         ["src of shape (4, 3, 3, 3)", "at most 3 dims", "contiguous tile"],
     ),
     (
+        "max8",
+        "dst_dims",
+        {"dst": empty((4, 2, 8), view=lambda t: t[:, :, 0:4]), "src": ROWS},
+        ["dst of shape (4, 2, 4)", "at most 2 dims"],
+    ),
+    (
+        "nc_find_index8",
+        "dst_dims",
+        {"dst": empty((4, 2, 8), "uint32", view=lambda t: t[:, :, 0:4]), "data": ROWS, "vals": VALS},
+        ["dst of shape (4, 2, 4)", "at most 2 dims"],
+    ),
+    (
         "nc_find_index8",
         "index_dtype",
         {"dst": empty((4, 8), "int32"), "data": ROWS, "vals": VALS},
