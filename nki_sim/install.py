@@ -32,7 +32,26 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         facade.fill(module)
 
 
-_finder = _Finder()
+class _OldNames(importlib.abc.MetaPathFinder):
+    """The last to be asked: says what took the place of NKI 0.1's package where nobody else has it.
+
+    `importlib.util.find_spec`, by which libraries ask whether there is a compiler, still gives None.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> None:
+        if fullname not in ("neuronxcc", "neuronxcc.nki"):
+            return
+        if sys._getframe(2).f_code is not importlib.util.find_spec.__code__:
+            raise ModuleNotFoundError(
+                f"{fullname}: got NKI {settings.nki_version}; allowed: NKI 0.1, whose package it was; import nki, "
+                "nki.language as nl and nki.isa as nisa, where each instruction takes dst= first and returns nothing",
+                name=fullname,
+            )
+
+
+_finder, _old_names = _Finder(), _OldNames()
 
 
 def installed() -> bool:
@@ -51,6 +70,7 @@ def install(nki_version: str = "0.7") -> None:
     if not installed():
         _refuse_beside_real_nki()
         sys.meta_path.insert(0, _finder)
+        sys.meta_path.append(_old_names)
     settings.nki_version = nki_version
     for name in facade.MODULES:
         module = sys.modules.get(name)

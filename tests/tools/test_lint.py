@@ -91,7 +91,7 @@ WRONG = [
     ("no_file", "nowhere.py:k", [], "there is no file nowhere.py; write FILE.py or FILE.py:KERNEL"),
     ("no_kernel", "{file}:other", [], "has no 'other'; its kernels: good, bad"),
     ("none_at_all", "{empty}", [], "defines no kernel; decorate one with @nki.jit"),
-    ("import", "{broken}", [], "cannot be imported under NKI 0.7: ModuleNotFoundError: No module named 'neuronxcc'"),
+    ("import", "{broken}", [], "cannot be imported under NKI 0.7: ModuleNotFoundError: neuronxcc: got NKI 0.7;"),
 ]
 
 
@@ -102,4 +102,4 @@ def test_wrong_use_is_status_2(file: Path, case: str, where: str, args: list[str
     broken.write_text("import neuronxcc.nki")
     result = vit_neuron(where.format(file=file, empty=empty, broken=broken), *args)
     assert result.exit_code == 2
-    assert words in result.output
+    assert words in " ".join(result.output.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -111,6 +112,29 @@ def test_every_name_of_the_api_is_importable(version: str) -> None:
         modules = {module: importlib.import_module(module) for module, _ in names}
         missing = {f"{module}.{name}" for module, name in names if name not in vars(modules[module])}
     assert missing == ({"nki.language.dynamic_range"} if version == "0.7" else set())
+
+
+@pytest.mark.parametrize("statement", ["import neuronxcc.nki", "from neuronxcc import nki", "import neuronxcc"])
+def test_the_package_before_0_2_is_answered_with_the_new_one(statement: str) -> None:
+    """NKI 0.1 was neuronxcc.nki: most published kernels begin with it."""
+    with pytest.raises(ModuleNotFoundError, match=r"neuronxcc: got NKI 0\.7; .*import nki, .*dst= first") as caught:
+        exec(statement)
+    assert caught.value.name == "neuronxcc"
+
+
+def test_who_asks_whether_there_is_a_compiler_is_told_no() -> None:
+    """Libraries look for the compiler before they import it."""
+    assert importlib.util.find_spec("neuronxcc") is None
+
+
+def test_a_real_compiler_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "neuronxcc").mkdir()
+    (tmp_path / "neuronxcc" / "__init__.py").write_text("here = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("neuronxcc").here
+    with pytest.raises(ModuleNotFoundError, match=r"neuronxcc\.nki: got NKI 0\.7"):
+        importlib.import_module("neuronxcc.nki")
+    monkeypatch.delitem(sys.modules, "neuronxcc")
 
 
 NAMED_DIFFERENTLY = [("nki.isa.constants", "engine"), ("nki.typing", "tensor"), ("nki.dtype", "bfloat16")]
