@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import dtypes
-from .errors import where
+from .errors import IllegalInstruction, refusal, where
+from .machine import running
 from .nkiobject import NKIObject
 from .settings import settings
 
@@ -38,8 +39,19 @@ class Register(NKIObject):
         self.state, self.frozen = state, frozen
 
     def current(self) -> int | float:
-        """The value now, for the simulator's own use."""
-        return 0 if self.state is None else self.state
+        """The value now, for the simulator's own use; 0 for one that is unknown because nothing is executed.
+
+        Raises IllegalInstruction for a register that nobody wrote: the hardware's holds anything.
+        """
+        if self.state is None:
+            core = running()
+            if core is None or core.launch.execute:
+                given, allowed = "a register that nobody wrote", "registers that hold a value"
+                remedy = "write it with register_alloc(0), register_move or register_load"
+                raise IllegalInstruction(refusal(type(self).__name__, given, allowed, remedy))
+            return 0
+        value: int | float = self.state
+        return value
 
     def _opaque(self, use: str) -> NoReturn:
         raise TypeError(

@@ -20,6 +20,7 @@ from ..registers import BITS, NkiScalar, Register, VirtualRegister
 from ..settings import settings
 from ..tensor import NkiTensor
 from ..trace import Record
+from ..values import is_integer
 
 MEMORY = HBM | SBUF
 REGISTER_CYCLES = 64  # one access of the smallest size, as for every other instruction
@@ -40,11 +41,15 @@ def register_alloc(x: Any = None) -> VirtualRegister:
 def register_move(dst: Any, src: Any) -> None:
     """dst = src, an int or another register."""
     _writable("register_move", dst)
-    dst.state = src.state if isinstance(src, VirtualRegister) else _immediate("register_move", "src", src)
+    if not isinstance(src, VirtualRegister):
+        dst.state = _immediate("register_move", "src", src)
+        return
+    src.current()  # refuses one that nobody wrote
+    dst.state = src.state
 
 
 def _immediate(what: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if not is_integer(value):
         remedy = "load floats from a tile with register_load"
         raise TypeError(refusal(what, f"{name}={value!r}", "an int of 32 bits or a register", remedy))
     if not -(2**31) <= value < 2**32:

@@ -91,6 +91,17 @@ def test_registers_load_from_hbm_and_from_one_dim() -> None:
     assert inside(body, np.array([5, 6, 7], np.int32)) == 7
 
 
+def at(offset: Any) -> Any:
+    """One element of four in HBM, at a run-time offset if there is one."""
+    whole = nl.ndarray((4, 1), nl.int32, buffer=nl.shared_hbm)
+    return whole if offset is None else whole.ap([[1, 1], [1, 1]], scalar_offset=offset)
+
+
+UNWRITTEN = (
+    nki_sim.IllegalInstruction,
+    "VirtualRegister: got a register that nobody wrote; allowed: registers that hold",
+)
+ONE_ELEMENT = nki_sim.IllegalInstruction, "1 elements in dst"
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("alloc_float", lambda: nisa.register_alloc(2.5), TypeError, "register_alloc: got x=2.5; allowed: an int"),
     ("alloc_bool", lambda: nisa.register_alloc(True), TypeError, "x=True"),
@@ -107,6 +118,16 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         nki_sim.IllegalInstruction,
         "float",
     ),
+    ("store_unwritten", lambda: nisa.register_store(one(0), nisa.register_alloc()), *UNWRITTEN),
+    ("move_unwritten", lambda: moved(nisa.register_alloc(3), nisa.register_alloc()), *UNWRITTEN),
+    ("iota_unwritten", lambda: nisa.iota(one(0), [[1, 1]], offset=nisa.register_alloc()), *UNWRITTEN),
+    ("offset_unwritten", lambda: nisa.dma_copy(dst=one(0), src=at(nisa.register_alloc())), *UNWRITTEN),
+    ("index_unwritten", lambda: nisa.dma_copy(dst=one(0), src=at(None)[nisa.register_alloc()]), *UNWRITTEN),
+    ("load_into_int", lambda: nisa.register_load(3, one(0)), TypeError, "dst of type int"),
+    ("load_int", lambda: nisa.register_load(nisa.register_alloc(), 3), TypeError, "src of type int"),
+    ("load_int64", lambda: loaded(nl.ndarray((1, 1), "int64")), nki_sim.IllegalInstruction, "src of dtype int64"),
+    ("store_two", lambda: nisa.register_store(nl.zeros((1, 2), "int32"), nisa.register_alloc(1)), *ONE_ELEMENT),
+    ("move_scalar", lambda: moved(nisa.register_alloc(), NkiScalar(1)), TypeError, "register_move: got src="),
     ("store_scalar", lambda: nisa.register_store(one(0), NkiScalar(1)), TypeError, "scalar_store"),
 ]
 
@@ -297,6 +318,17 @@ def test_register_functions_that_touch_memory_leave_records() -> None:
         ("register_store", "sync"),
         ("register_load", "sync"),
     ]
+
+
+def test_without_execution_an_unknown_register_may_be_used() -> None:
+    def body() -> int:
+        register = nisa.register_alloc()
+        nisa.register_load(register, one(3))
+        nisa.register_move(nisa.register_alloc(), register)
+        nisa.dma_copy(dst=one(0), src=at(register))
+        return 1
+
+    assert inside(body, execute=False) == 1
 
 
 def test_without_execution_a_loaded_register_is_unknown() -> None:
