@@ -75,14 +75,22 @@ def read_rows(view: NkiTensor, skip: bool) -> tuple[Array, Array | None]:
 
 
 def write_rows(view: NkiTensor, contents: Array, skip: bool, wanted: Array | None = None) -> None:
-    """Puts the rows of `contents` where the indices say; of equal indices the last one stays."""
+    """Puts the rows of `contents` where the indices say; of equal indices the last one stays.
+
+    wanted: a mask of the rows to write, or of the elements where parts of rows are left out; None is all of them.
+    """
     indices = row_indices(view)
     inside = rows_inside(view, indices, skip)
-    chosen = inside if wanted is None else wanted if inside is None else inside & wanted
-    if chosen is not None:
-        indices, contents = indices[chosen], contents[chosen]
-    if len(indices):
+    if inside is None and wanted is None:
         every_row(view, int(indices.max()) + 1)[indices] = contents
+        return
+    mask = np.ones(len(indices), np.bool_) if inside is None else inside
+    if wanted is not None:
+        mask = mask.reshape(-1, *[1] * (wanted.ndim - 1)) & wanted
+    row, *element = np.nonzero(mask)
+    if len(row):
+        at = (indices[row], *element)
+        every_row(view, int(indices[row].max()) + 1)[at] = contents[mask]
 
 
 def row_index_problem(view: NkiTensor, several_columns: bool = False) -> tuple[str, str] | None:

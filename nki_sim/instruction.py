@@ -131,8 +131,9 @@ class Instruction:
         for name in self.operators:
             if type(arguments[name]) is Alias:
                 arguments[name] = arguments[name].operator
-        if arguments.get("name"):
-            core.launch.note_name(core, "instruction", arguments["name"])
+        label = arguments.get("name")
+        if label is not None:
+            self._note(core, label)
         operands = self._spread(arguments) if self.lists else self.operands
         for operand in operands:
             value = arguments[operand]
@@ -150,6 +151,12 @@ class Instruction:
         return NkiInstruction(record, tuple(core.scopes))
 
     # -- arguments ---------------------------------------------------------------------------------------------
+
+    def _note(self, core: Core, label: Any) -> None:
+        if not isinstance(label, str):
+            raise TypeError(refusal(self.name, f"name={label!r}", "a string"))
+        if label:
+            core.launch.note_name(core, "instruction", label)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and kwargs.keys() <= self.known and kwargs.keys() >= self.required:
@@ -169,7 +176,8 @@ class Instruction:
                 continue
             value = arguments[name]
             if not isinstance(value, (list, tuple)) or not value:
-                given = f"{name} of type {type(value).__name__}" + (", empty" if value in ([], ()) else "")
+                empty = ", empty" if isinstance(value, (list, tuple)) else ""
+                given = f"{name} of type {type(value).__name__}{empty}"
                 raise TypeError(refusal(self.name, given, "a list of tensors", "write [tensor]"))
             for position, tensor in enumerate(value):
                 arguments[f"{name}[{position}]"] = tensor

@@ -15,6 +15,7 @@ from ..contents import store
 from ..instruction import Moved, instruction
 from ..operands import DMA, HBM, SBUF, Form, reads, writes
 from ..tensor import NkiTensor
+from ..values import is_integer
 from .enums import dge_mode as dge_modes
 from .enums import engine as engines
 from .enums import oob_mode as oob_modes
@@ -43,7 +44,7 @@ def priority_level(call: Call) -> None:
         return
     if call.target.number < 4:
         raise call.refuse(f"priority={priority!r}", "no priority: it needs gen4 or later", "leave it out")
-    if isinstance(priority, bool) or priority not in PRIORITIES:
+    if not is_integer(priority) or priority not in PRIORITIES:
         raise call.refuse(f"priority={priority!r}", "0 to 3, lower is more urgent")
 
 
@@ -135,8 +136,7 @@ def write(view: NkiTensor, contents: Any, inside: Any, skip: bool) -> None:
     elif inside is None or len(inside) == view.shape[0]:
         indirect.write_rows(view, values, skip, inside)
     else:
-        wanted = elements(inside, contents.shape).reshape(view.shape)
-        indirect.write_rows(view, np.where(wanted, values, indirect.read_rows(view, skip)[0]), skip)
+        indirect.write_rows(view, values, skip, elements(inside, contents.shape).reshape(view.shape))
 
 
 def elements(rows: Any, shape: tuple[int, ...]) -> Any:

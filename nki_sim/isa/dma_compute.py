@@ -13,7 +13,8 @@ from ..instruction import Moved, instruction
 from ..operands import DMA, SBUF, Form, reads, writes
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
-from .dma import MEMORY, no_packed_conversion, picks_rows, read, row_indices, write
+from ..values import is_number
+from .dma import MEMORY, picks_rows, read, row_indices, write
 from .enums import oob_mode as oob_modes
 
 MOST_SOURCES = 16  # isa reference, dma_compute, tile size
@@ -29,10 +30,13 @@ def sums_of_equal_tensors(call: Call) -> None:
         if src.size != dst.size:
             given = f"dst {dst.shape} and srcs[{position}] {src.shape}"
             raise call.refuse(given, "equal numbers of elements", f"{dst.size} are not {src.size}")
-    if scales is not None and (len(scales) != len(srcs) or any(scale != 1.0 for scale in scales)):
-        raise call.refuse(
-            f"scales={list(scales)} for {len(srcs)} srcs", "None, or 1.0 for every source", "scale on chip"
-        )
+    if scales is not None and not all_ones(scales, len(srcs)):
+        raise call.refuse(f"scales={scales!r} for {len(srcs)} srcs", "None, or 1.0 for every source", "scale on chip")
+
+
+def all_ones(scales: Any, count: int) -> bool:
+    listed = isinstance(scales, (list, tuple)) and len(scales) == count
+    return listed and all(is_number(scale) and scale == 1.0 for scale in scales)
 
 
 def read_modify_write(call: Call) -> None:
@@ -47,7 +51,7 @@ def read_modify_write(call: Call) -> None:
                 "oob_mode.skip without a vector_offset", "skip only with indirect operands", "leave it out"
             )
         return
-    if call.arguments["unique_indices"] is not True:
+    if not call.arguments["unique_indices"]:
         raise call.refuse(f"unique_indices={call.arguments['unique_indices']}", "True with a vector_offset")
     if len(srcs) != 2:
         raise call.refuse(f"{len(srcs)} srcs with a vector_offset", "exactly 2")
@@ -89,10 +93,10 @@ def _layout(view: NkiTensor, first: int) -> tuple[int, list[tuple[int, int]]]:
 @instruction(
     engine=DMA,
     operands={
-        "dst": writes("*", MEMORY, form=Form.VIEW, indirect=True),
-        "srcs": reads("*", MEMORY, form=Form.VIEW, indirect=True, many=True),
+        "dst": writes("*", MEMORY, dtypes.ARITHMETIC, form=Form.VIEW, indirect=True),
+        "srcs": reads("*", MEMORY, dtypes.ARITHMETIC, form=Form.VIEW, indirect=True, many=True),
     },
-    rules=[sums_of_equal_tensors, no_packed_conversion, row_indices, read_modify_write],
+    rules=[sums_of_equal_tensors, row_indices, read_modify_write],
     slowdown=lambda record: 2.0,  # assumed: arithmetic halves the rate
     basis="documented: isa reference, dma_compute; the DMA model charges issue, descriptors and bytes",
 )

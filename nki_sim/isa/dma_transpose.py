@@ -24,8 +24,8 @@ def transposed_shape(call: Call) -> None:
     if src.ndim not in AXES:
         raise call.refuse(f"src {src.shape}", "2, 3 or 4 dims")
     order = AXES[src.ndim]
-    if axes is not None and tuple(axes) != order:
-        raise call.refuse(f"axes={tuple(axes)} for {src.ndim} dims", f"axes {order}")
+    if axes is not None and not (isinstance(axes, (tuple, list)) and tuple(axes) == order):
+        raise call.refuse(f"axes={axes!r} for {src.ndim} dims", f"axes {order}")
     want = tuple(src.shape[a] for a in order)
     if dst.shape != want:
         raise call.refuse(f"dst {dst.shape} for src {src.shape}", f"dst of shape {want}", "reshape dst")
@@ -51,6 +51,8 @@ def direct_transpose(call: Call) -> None:
         return
     if mode is dge_modes.swdge:
         raise call.refuse("dge_mode.swdge", "dge_mode unknown, hwdge or none for a src without vector_offset")
+    if mode is dge_modes.none and moves_at_run_time(src):
+        raise call.refuse("dge_mode.none with a run-time address", "static addresses with none", "use unknown or hwdge")
     if call.arguments["oob_mode"] is oob_modes.skip and not moves_at_run_time(src):
         raise call.refuse("oob_mode.skip with a static src", "skip only with an indirect src", "leave it out")
     if mode is not dge_modes.hwdge:

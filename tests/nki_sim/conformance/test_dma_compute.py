@@ -200,6 +200,22 @@ REFUSED = [
     # id, target, body(table), what the message says
     ("op", "trn2", lambda t: add(sbuf((8, 5)), [t, t], nl.maximum), "reduce_op=nl.maximum; allowed: on trn2 nl.add"),
     ("scales", "trn2", lambda t: add(sbuf((8, 5)), [t, t], scales=[1.0, 2.0]), "None, or 1.0 for every source"),
+    (
+        "scales_number",
+        "trn2",
+        lambda t: add(sbuf((8, 5)), [t], scales=1.0),
+        "scales=1.0 for 1 srcs; .*None, or",
+    ),
+    ("scales_text", "trn2", lambda t: add(sbuf((8, 5)), [t], scales=["1"]), "None, or 1.0 for every source"),
+    ("scales_tile", "trn2", lambda t: add(sbuf((8, 5)), [t], scales=[sbuf((1, 1))]), "None, or 1.0 for every source"),
+    ("int64", "trn2", lambda t: add(sbuf((8, 5)), [t, sbuf((8, 5), nl.int64)]), r"srcs\[1\] of dtype int64"),
+    ("int64_dst", "trn2", lambda t: add(sbuf((8, 5), nl.int64), [t]), "dst of dtype int64"),
+    (
+        "packed",
+        "trn3",
+        lambda t: add(sbuf((8, 5), nl.float8_e5m2_x4), [sbuf((8, 5), nl.float8_e5m2_x4)] * 2),
+        "dst of dtype float8_e5m2_x4",
+    ),
     ("scales_count", "trn2", lambda t: add(sbuf((8, 5)), [t, t], scales=[1.0]), "None, or 1.0 for every source"),
     ("seventeen", "trn2", lambda t: add(sbuf((8, 5)), [t] * 17), "17 srcs; allowed: on trn2 at most 16"),
     ("elements", "trn2", lambda t: add(sbuf((8, 5)), [t, t[:4]]), r"srcs\[1\] \(4, 5\); allowed: .* equal numbers"),
@@ -217,6 +233,12 @@ REFUSED = [
         lambda t: add(sbuf((3, 5)), [picked(t, index()), sbuf((3, 5))]),
         "without dst among the srcs",
     ),
+    (
+        "other_count",
+        "trn2",
+        lambda t: add(picked(t, index()), [picked(t, index(2)), sbuf((3, 5))]),
+        r"dst \(3, 5\) and srcs\[0\] \(2, 5\)",
+    ),
     ("other_rows", "trn2", lambda t: scatter(t, lambda d: [picked(t, index()), sbuf((3, 5))]), "without dst among"),
     ("gen2", "trn1", scatter, "it needs gen3 or later"),
     ("index_dtype", "trn2", lambda t: scatter(t, rows=index(3, nl.float32)), "int32 or uint32"),
@@ -230,7 +252,7 @@ def test_refusal(target: str, body: Any, text: str) -> None:
         inside(body, TABLE, target=target)
 
 
-@pytest.mark.parametrize("srcs", [[], "a", None])
+@pytest.mark.parametrize("srcs", [[], (), "a", None, np.zeros(2), 5])
 def test_srcs_is_a_list_of_tensors(srcs: Any) -> None:
     with pytest.raises(TypeError, match="a list of tensors|NkiTensor"):
         inside(lambda t: add(sbuf((8, 5)), srcs), TABLE)

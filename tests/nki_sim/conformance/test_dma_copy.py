@@ -375,6 +375,21 @@ def test_skip_on_both_sides() -> None:
     np.testing.assert_array_equal(got, np.stack([TABLE[1], 0 * TABLE[0], 0 * TABLE[0], TABLE[4]]))
 
 
+def test_parts_of_rows_are_left_out() -> None:
+    """A row of six elements fills two rows of three: where the source is outside, both stay, also behind a write."""
+
+    def body(table: Any, rows: Any, target: Any) -> np.ndarray:
+        out = nl.ndarray((5, 3), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=sbuf((5, 3), value=5.0))
+        nisa.dma_copy(dst=picked(out, loaded(target), 3), src=picked(table, loaded(rows), 6), oob_mode=skip)
+        return contents(out)
+
+    got = inside(body, TABLE, np.int32([[2], [10]]), np.int32([[4], [0], [4], [99]]))
+    expected = np.full((5, 3), 5, np.float32)
+    expected[[4, 0]] = TABLE[2].reshape(2, 3)
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_all_rows_skipped() -> None:
     def body(table: Any, index: Any) -> np.ndarray:
         out = sbuf((2, 6), value=5.0)
@@ -551,6 +566,10 @@ REFUSED = [
     ),
     ("priority", "trn2", lambda t: copy(sbuf((10, 6)), t, priority=0), "no priority: it needs gen4 or later"),
     ("priority_range", "trn3", lambda t: copy(sbuf((10, 6)), t, priority=4), "priority=4; allowed: on trn3 0 to 3"),
+    ("priority_below", "trn3", lambda t: copy(sbuf((10, 6)), t, priority=-1), "priority=-1; allowed: on trn3 0 to 3"),
+    ("priority_bool", "trn3", lambda t: copy(sbuf((10, 6)), t, priority=True), "priority=True; allowed: .* 0 to 3"),
+    ("priority_float", "trn3", lambda t: copy(sbuf((10, 6)), t, priority=1.0), "priority=1.0; allowed: .* 0 to 3"),
+    ("priority_array", "trn3", lambda t: copy(sbuf((10, 6)), t, priority=np.ones(2)), "priority=array.* 0 to 3"),
     ("index_dtype", "trn2", lambda t: from_table(t, index_of((4, 1), nl.float32)), "int32 or uint32"),
     ("index_short", "trn2", lambda t: from_table(t, index_of((4, 1), nl.int16)), "int32 or uint32"),
     (

@@ -99,6 +99,28 @@ def test_run_time_start() -> None:
     np.testing.assert_array_equal(inside(body, x, np.int32([[2]])), x[2].T)
 
 
+def test_run_time_start_outside_is_skipped() -> None:
+    x = integers("outside", (4, 5, 6), BF16)
+
+    def body(tensor: Any, index: Any) -> np.ndarray:
+        return transposed(tensor.select(0, loaded(index)), (6, 5), fill=7, oob_mode=skip)
+
+    assert (inside(body, x, np.int32([[4]])) == 7).all()
+    with pytest.raises(IndexError, match="run-time index: got 4; allowed: 0..3"):
+        inside(lambda t, i: transposed(t.select(0, loaded(i)), (6, 5)), x, np.int32([[4]]))
+
+
+def test_in_place() -> None:
+    x = integers("in place", (9, 9), BF16)
+
+    def body(tensor: Any) -> np.ndarray:
+        made = loaded(tensor)
+        nisa.dma_transpose(dst=made, src=made)
+        return contents(made)
+
+    np.testing.assert_array_equal(inside(body, x), x.T)
+
+
 # -- gathered sources -------------------------------------------------------------------------------------------------
 
 TABLE = integers("table", (300, 32), BF16)
@@ -163,6 +185,12 @@ def turn(src: Any, shape: Any, dtype: Any = None, **options: Any) -> None:
     nisa.dma_transpose(dst=tile(shape, dtype or src.dtype), src=src, **options)
 
 
+def index(value: int) -> Any:
+    made = tile((1, 1), nl.int32)
+    nisa.memset(dst=made, value=value)
+    return made
+
+
 def pick(t: Any, index: Any, rows: int = 16, **options: Any) -> None:
     turn(t.ap([[32, rows], [1, 32]], vector_offset=index), (32, rows), **options)
 
@@ -175,6 +203,20 @@ REFUSED = [
         "trn2",
         lambda t: turn(t[:16], (32, 16), axes=(0, 1)),
         r"axes=\(0, 1\) for 2 dims; allowed: .* axes \(1, 0\)",
+    ),
+    ("axes_int", "trn2", lambda t: turn(t[:16], (32, 16), axes=1), r"axes=1 for 2 dims; allowed: .* axes \(1, 0\)"),
+    ("axes_text", "trn2", lambda t: turn(t[:16], (32, 16), axes="10"), r"axes='10' for 2 dims"),
+    (
+        "none_at_run_time",
+        "trn2",
+        lambda t: turn(t.reshape((300, 2, 16)).select(0, index(0)), (16, 2), dge_mode=none),
+        "dge_mode.none with a run-time address",
+    ),
+    (
+        "gather_sbuf",
+        "trn2",
+        lambda t: pick(tile((16, 32)), tile((16, 1), u32)),
+        "vector_offset on sbuf.* HBM tensors",
     ),
     ("axes_4d", "trn2", lambda t: turn(tile((2, 2, 2, 2)), (2, 2, 2, 2), axes=(3, 2, 1, 0)), r"axes \(3, 1, 2, 0\)"),
     ("shape", "trn2", lambda t: turn(t[:16], (16, 32)), r"dst of shape \(32, 16\)"),

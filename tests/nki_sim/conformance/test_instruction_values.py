@@ -75,6 +75,17 @@ def test_flags_of_other_kinds_mean_the_same(name: str, flag: str, kind: Any) -> 
         np.testing.assert_array_equal(got, want)
 
 
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [5, 0, True, ["a"], X], ids=["number", "zero", "bool", "list", "tile"])
+def test_names_are_strings(value: Any) -> None:
+    """`name` is a label for the profiler, of every instruction alike."""
+    part = "name=" if value is X else f"name={value!r}"
+    assert_refused("tensor_copy", part, "a string", dst=empty((4, 4)), src=X, name=value)
+    run("tensor_copy", dst=empty((4, 4)), src=X, name="")
+
+
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 NUMBERS = [
