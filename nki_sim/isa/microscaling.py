@@ -15,11 +15,13 @@ from ..accumulation import accumulate_into
 from ..checking import Call
 from ..contents import store
 from ..costs import streaming
+from ..errors import IllegalInstruction, refusal
 from ..indirect import gather, scattered_where
 from ..instruction import instruction
 from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, Limit, reads, updates, writes
 from ..tensor import NkiTensor
 from ..trace import Record
+from .dma_compute import same_place
 from .tensor_engine import PE_ROWS, accumulate_flag, matmul_indirection, tiling
 
 PACKED_INPUTS = ("float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4")
@@ -29,6 +31,7 @@ SCALE_BIAS, NO_SCALE = 127, 255  # OCP microscaling: 2 ** (e - 127), and 255 is 
 LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}  # isa reference, quantize_mx, scale calculation
 ELEMENT = {"float8_e5m2_x4": ml_dtypes.float8_e5m2, "float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn}
 SCALE_STARTS = (0, 4, 8, 12)  # mxfp-matmul.rst: offsets inside a quadrant for packed scales
+SAME_INDEX = "the same index on both, or on neither"
 
 
 # -- layout -----------------------------------------------------------------------------------------------------------
@@ -57,7 +60,10 @@ def scale_values(stored: Any, partitions: int) -> Any:
 
 
 def scale_tile(data: str, scale: str, pack: int = 1) -> Any:
-    """Rule: `scale` has a place for every scale of `data`, whose elements hold 1/`pack` of a packed one."""
+    """Rule: `scale` has a place for every scale of `data`, whose elements hold 1/`pack` of a packed one.
+
+    Each scale lies in the quadrant that its group comes from (mxfp-matmul.rst, scale tensor).
+    """
 
     def rule(call: Call) -> None:
         values, scales = call.arguments[data], call.arguments[scale]
@@ -66,9 +72,12 @@ def scale_tile(data: str, scale: str, pack: int = 1) -> Any:
             given = f"{scale} {scales.shape} for {data} {values.shape}"
             allowed = f"{values.free_size // pack} elements on at least {rows[-1] + 1} partitions"
             raise call.refuse(given, allowed, "give the scales the partitions of the data")
-        start = scales.first_partition % QUADRANT
+        quadrant, start = divmod(scales.first_partition, QUADRANT)
         if start not in SCALE_STARTS:
             raise call.refuse(f"{scale} from partition {scales.first_partition}", "0, 4, 8 or 12 in a quadrant of 32")
+        if quadrant != values.first_partition // QUADRANT:
+            given = f"{scale} from partition {scales.first_partition} for {data} from {values.first_partition}"
+            raise call.refuse(given, "scales in the quadrants of their groups", "move the scales beside the data")
 
     return rule
 
@@ -90,12 +99,11 @@ def mx_shapes(call: Call) -> None:
         raise call.refuse(given, f"dst of shape ({m}, {n})")
 
 
-def same_index(call: Call) -> None:
+def both_gathered(call: Call) -> None:
     """Data and scales of one matrix are gathered together or not at all."""
     for data in ("stationary", "moving"):
-        pair = [call.arguments[n].indirection for n in (data, f"{data}_scale")]
-        if (pair[0] is None) != (pair[1] is None) or (pair[0] is not None and pair[0].index is not pair[1].index):
-            raise call.refuse(f".indirect() on {data} or its scales alone", "the same index on both, or on neither")
+        if len({call.arguments[n].indirection is None for n in (data, f"{data}_scale")}) > 1:
+            raise call.refuse(f".indirect() on {data} or its scales alone", SAME_INDEX)
 
 
 def mx_cycles(record: Record) -> float:
@@ -105,6 +113,8 @@ def mx_cycles(record: Record) -> float:
 
 def dequantized(data: NkiTensor, scale: NkiTensor) -> Any:
     """[K * 4, F] float32: the numbers of a packed tile times their scales; contraction first."""
+    if data.indirection and scale.indirection and not same_place(data.indirection.index, scale.indirection.index):
+        raise IllegalInstruction(refusal("nc_matmul_mx", ".indirect() on data and scales with two indices", SAME_INDEX))
     packed, scales = (
         gather(t, TENSOR) if t.indirection is not None else t.array.reshape(t.shape[0], -1) for t in (data, scale)
     )
@@ -124,7 +134,7 @@ def dequantized(data: NkiTensor, scale: NkiTensor) -> Any:
     limits={"K": Limit(most=PE_ROWS, multiple_of=QUADRANT, remedy="pad the contraction with zeros")},
     rules=[
         mx_shapes,
-        same_index,
+        both_gathered,
         scale_tile("stationary", "stationary_scale"),
         scale_tile("moving", "moving_scale"),
         tiling(columns=(PE_ROWS,)),

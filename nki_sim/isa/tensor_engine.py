@@ -14,11 +14,14 @@ from ..checking import Call
 from ..contents import store
 from ..costs import matmul
 from ..errors import IllegalInstruction, caution, refusal
+from ..generations import Generation
 from ..indirect import scattered_where
 from ..instruction import instruction
 from ..machine import current_core
 from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, at_most, reads, writes
+from ..tensor import NkiTensor
 from ..trace import Record
+from ..values import is_integer
 from .enums import engine as engines
 from .enums import matmul_perf_mode
 
@@ -71,10 +74,9 @@ def double_row(call: Call) -> None:
         raise call.refuse(f"double_row with shapes {stationary.shape}, {moving.shape}", "[K, 2, M] and [K, 2, N]")
     if call.arguments["is_transpose"]:
         raise call.refuse("double_row with is_transpose", "one of them")
-    if call.arguments["tile_size"] and call.arguments["tile_size"][1] != PE_ROWS:
-        raise call.refuse(
-            f"double_row with tile_size {call.arguments['tile_size']}", "no column tiling with double_row"
-        )
+    size = row_and_column(call, "tile_size")
+    if size and size[1] != PE_ROWS:
+        raise call.refuse(f"double_row with tile_size {size}", "no column tiling with double_row")
 
 
 def matmul_dtypes(call: Call) -> None:
@@ -92,6 +94,40 @@ def matmul_dtypes(call: Call) -> None:
     if dst not in legal:
         allowed = f"dst {' or '.join(sorted(legal))}"
         raise call.refuse(f"dst of dtype {dst}", allowed, "accumulate in float32, cast with tensor_copy")
+    if call.arguments["is_transpose"]:
+        room_for_16_bits(call)
+
+
+def upper_halves(dst: NkiTensor) -> NkiTensor | None:
+    """The 16 bits that begin at each element of an fp8 tile, or None where it leaves no room for them."""
+    steps = [stride for extent, stride in zip(dst.shape, dst.strides, strict=True) if extent > 1]
+    if any(step % 2 for step in (dst.row_elements, dst.offset, *steps)):
+        return None
+    halves = dst._derived(dst.shape, [stride // 2 for stride in dst.strides], dst.offset // 2)
+    halves.dtype = dtypes.FORMATS["uint16"].name
+    return halves
+
+
+def transposes_to_16_bits(dst: NkiTensor, target: Generation) -> bool:
+    """gen3 transposes fp8 to elements of 16 bits, the upper 8 of them zero (trainium2_arch.rst, built-in transpose)."""
+    return target.number == 3 and dst.dtype in FP8 and dtypes.storage(dst.dtype).itemsize == 1
+
+
+def room_for_16_bits(call: Call) -> None:
+    dst = call.arguments["dst"]
+    if transposes_to_16_bits(dst, call.target) and upper_halves(dst) is None:
+        given = f"a transpose into dst {dst.shape} {dst.dtype} with pattern {dst.get_pattern()}"
+        remedy = "pass every second element of a tile twice as wide, or transpose in bfloat16"
+        raise call.refuse(given, "16 bits for each element of fp8", remedy)
+
+
+def store_transposed(dst: NkiTensor, bits: Any) -> None:
+    """Bits untouched; on gen3 with the upper halves of fp8."""
+    halves = upper_halves(dst) if transposes_to_16_bits(dst, current_core().target) else None
+    if halves is None:
+        store(dst, bits, TENSOR)
+    else:
+        store(halves, np.ascontiguousarray(bits).view(np.uint8).astype(np.uint16))
 
 
 def one_bank(call: Call) -> None:
@@ -107,17 +143,25 @@ def one_bank(call: Call) -> None:
         raise call.refuse(given, f"one bank of {bank} bytes", "tile N, or start it at a bank")
 
 
+def row_and_column(call: Call, name: str) -> tuple[int, ...]:
+    """`tile_position` or `tile_size`: two ints, or () where it is left out."""
+    given = call.arguments[name]
+    if given is None:
+        return ()
+    if not isinstance(given, (tuple, list)) or len(given) not in (0, 2) or not all(map(is_integer, given)):
+        raise call.refuse(f"{name}={given!r}", "(row, column), two ints")
+    return tuple(given)
+
+
 def tiling(columns: tuple[int, ...] = TILE_SIZES) -> Any:
     """Rule: `tile_position` and `tile_size` choose a legal part of the array, large enough for stationary."""
 
     def rule(call: Call) -> None:
-        position, size = call.arguments["tile_position"] or (), call.arguments["tile_size"] or ()
+        position, size = row_and_column(call, "tile_position"), row_and_column(call, "tile_size")
         if bool(position) != bool(size):
             raise call.refuse(f"tile_position={position}, tile_size={size}", "both or neither")
         if not size:
             return
-        if len(position) != 2 or len(size) != 2:
-            raise call.refuse(f"tile_position={position}, tile_size={size}", "(row, column) each")
         have = call.sizes["K"], call.sizes["M"]
         for what, start, extent, need, legal in zip(
             ("row", "column"), position, size, have, (TILE_SIZES, columns), strict=True
@@ -148,8 +192,9 @@ def matmul_indirection(call: Call) -> None:
         return
     if call.arguments.get("is_transpose") and "moving" in found:
         raise call.refuse("is_transpose with an indirect moving", "a plain moving")
-    if tuple(call.arguments["tile_position"] or (0, 0)) != (0, 0):
-        raise call.refuse(f"tile_position={call.arguments['tile_position']} with .indirect()", "(0, 0), or none")
+    position = row_and_column(call, "tile_position")
+    if any(position):
+        raise call.refuse(f"tile_position={position} with .indirect()", "(0, 0), or none")
     for name, t in found.items():
         if name != "dst" and t.dtype in WIDE:
             raise call.refuse(f"indirect {name} of dtype {t.dtype}", "16-bit or 8-bit float formats")
@@ -232,7 +277,7 @@ def nc_matmul(
     dst = stationary^T bit by bit, with an identity as moving. double_row: K counts twice, [K, 2, M] and [K, 2, N].
     """
     if is_transpose and current_core().target.number >= 3:
-        store(dst, transposed(stationary, moving), TENSOR)
+        store_transposed(dst, transposed(stationary, moving))
         return
     if is_stationary_onezero or is_moving_onezero:
         check_hints(stationary, moving, (is_stationary_onezero, is_moving_onezero))
@@ -259,6 +304,7 @@ def transpose_fits(call: Call) -> None:
         raise call.refuse(f"data {data.dtype}, dst {dst.dtype}", "equal dtypes", "cast before or after the transpose")
     if call.engine == TENSOR:
         one_bank(call)
+        room_for_16_bits(call)
 
 
 def transpose_engine(call: Call) -> str:
@@ -273,7 +319,7 @@ def transpose_engine(call: Call) -> str:
 
 @instruction(
     engine=transpose_engine,
-    operands={"dst": writes("* *"), "data": reads("P F", form=Form.BITS)},
+    operands={"dst": writes("* *", form=Form.VIEW), "data": reads("P F", form=Form.BITS)},
     rules=[transpose_fits],
     cycles=transpose_cycles,
     basis="documented: isa reference, nc_transpose; trainium2_arch.rst for the fp32 transpose mode",
@@ -281,10 +327,14 @@ def transpose_engine(call: Call) -> str:
 def nc_transpose(dst: Any, data: Any, engine: engines = engines.unknown, name: str | None = None) -> Any:
     """dst[f, p] = data[p, f], bits untouched; Tensor Engine SBUF to PSUM up to 128 x 128, Vector Engine up to 32 x 32.
 
-    On gen2 the Tensor Engine multiplies by an identity, so that NaN and infinities spread.
+    On gen2 the Tensor Engine multiplies by an identity, so that NaN and infinities spread. On gen3 it writes fp8 as 16
+    bits with zeros above, for which dst needs room.
     """
     if engine is engines.tensor and current_core().target.number < 3 and data.dtype.kind not in "iu":
         values = dtypes.to_float32(data)
         if not np.isfinite(values).all():
             return values.T @ identity(len(values))
+    if engine is engines.tensor:
+        store_transposed(dst, data.T)
+        return None
     return data.T

@@ -11,7 +11,13 @@ import pytest
 
 import nki_sim
 
-from .run import empty, rng, run, run_steps, tile
+nki_sim.install()
+
+import nki.isa as nisa  # noqa: E402
+import nki.language as nl  # noqa: E402
+
+from .inside import contents, inside  # noqa: E402
+from .run import empty, rng, run, run_steps, tile  # noqa: E402
 
 BF16, E4M3FN, E5M2, E2M1 = (
     ml_dtypes.bfloat16,
@@ -125,6 +131,82 @@ def test_scales_packed_into_one_tile(offset: int) -> None:
     np.testing.assert_array_equal(got, expected_product(x, y, ex, ey))
 
 
+def test_data_and_scales_of_another_quadrant() -> None:
+    """Row tiles: 64 partitions from 64 on, their scales from partitions 64 and 96 on."""
+    kind = "float8_e5m2_x4"
+    x, y, ex, ey = operands("upper half", 64, 4, 6, (kind, kind))
+
+    def upper(array: Any, dtype: str | None = None) -> Any:
+        whole = np.zeros((128, array.shape[1]), array.dtype)
+        whole[64:] = array
+        return tile(whole, dtype=dtype, view=lambda t: t[64:])
+
+    got = run(
+        "nc_matmul_mx",
+        "trn3",
+        dst=empty((4, 6), "float32", "psum"),
+        stationary=upper(packed(x, kind), kind),
+        moving=upper(packed(y, kind), kind),
+        stationary_scale=upper(scale_tile(ex, 64)),
+        moving_scale=upper(scale_tile(ey, 64)),
+        tile_position=(64, 0),
+        tile_size=(64, 128),
+    )["dst"]
+    np.testing.assert_array_equal(got, expected_product(x, y, ex, ey))
+
+
+def gathered_product(index_of_scales: Any = None) -> tuple[Any, ...]:
+    """moving and moving_scale through .indirect(); a second index for the scales if one is made."""
+    kind = "float8_e5m2_x4"
+    x, y, ex, ey = operands("gathered", 32, 4, 8, (kind, kind))
+    offsets = [6, 1, 1, 7]
+
+    def body(*arrays: Any) -> Any:
+        packs = [nl.load(t.view(kind)) for t in arrays[:2]]
+        sx, sy, index = (nl.load(t) for t in arrays[2:])
+        dst = nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul_mx(
+            dst=dst,
+            stationary=packs[0],
+            moving=packs[1].indirect(index, num_elem=4),
+            stationary_scale=sx,
+            moving_scale=index_of_scales(sy, index) if index_of_scales else sy.indirect(index, num_elem=4),
+        )
+        return contents(dst)
+
+    index = np.zeros((32, 1), np.uint32)
+    index[:4, 0] = offsets
+    arrays = packed(x, kind), packed(y, kind), scale_tile(ex, 32), scale_tile(ey, 32), index
+    chosen = y.reshape(32, 8, 4)[:, offsets].reshape(32, 16)
+    return inside(body, *arrays, target="trn3"), expected_product(x, chosen, ex, ey[:, offsets])
+
+
+def test_gathered_data_and_scales() -> None:
+    """Both members of a pair use .indirect() with the same index, or neither does."""
+    np.testing.assert_array_equal(*gathered_product())
+    np.testing.assert_array_equal(*gathered_product(lambda scale, index: scale.indirect(index[:, 0:1], num_elem=4)))
+
+
+def copied(index: Any) -> Any:
+    other = nl.ndarray(index.shape, index.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=other, src=index)
+    return other
+
+
+@pytest.mark.parametrize(
+    ("scales_of", "given"),
+    [
+        (lambda scale, index: scale[:, 0:4], "on moving or its scales alone"),
+        (lambda scale, index: scale.indirect(copied(index), num_elem=4), "on data and scales with two indices"),
+    ],
+    ids=["plain", "other_index"],
+)
+def test_data_and_scales_are_gathered_together(scales_of: Any, given: str) -> None:
+    text = rf"nc_matmul_mx: got \.indirect\(\) {given}; allowed: .*the same index on both, or on neither"
+    with pytest.raises(nki_sim.IllegalInstruction, match=text):
+        gathered_product(scales_of)
+
+
 def test_accumulation_and_row_tiles() -> None:
     kind = "float8_e5m2_x4"
     x, y, ex, ey = operands("accumulate", 32, 2, 4, (kind, kind))
@@ -138,8 +220,8 @@ def test_accumulation_and_row_tiles() -> None:
         "tile_size": (32, 128),
     }
     got = run_steps([("nc_matmul_mx", {**call, "accumulate": f}) for f in (None, None, True, False)], "trn3")
-    for contents, factor in zip(got, (1, 2, 3, 1), strict=True):
-        np.testing.assert_array_equal(contents["dst"], factor * expected_product(x, y, ex, ey))
+    for after, factor in zip(got, (1, 2, 3, 1), strict=True):
+        np.testing.assert_array_equal(after["dst"], factor * expected_product(x, y, ex, ey))
 
 
 def test_scale_255_is_nan() -> None:
@@ -301,6 +383,12 @@ MATMUL_REFUSED = [
         "at least 36 partitions",
     ),
     ("scale_start", "trn3", {"moving_scale": scales(8, 6, view=lambda t: t[2:])}, "0, 4, 8 or 12 in a quadrant"),
+    (
+        "scale_quadrant",
+        "trn3",
+        {"stationary": empty((64, 4), "float8_e5m2_x4", view=lambda t: t[32:])},
+        "stationary_scale from partition 0 for stationary from 32; allowed: on trn3 scales in the quadrants of their",
+    ),
     ("columns", "trn3", {"tile_position": (0, 0), "tile_size": (128, 64)}, "column tile size 64; allowed: .* 128"),
     ("position_alone", "trn3", {"tile_position": (32, 0)}, "both or neither"),
 ]
@@ -331,6 +419,12 @@ QUANTIZE_REFUSED = [
     ("fp4", "trn3", {"dst": x4(32, 2, "float4_e2m1fn_x4")}, "float8_e4m3fn_x4, float8_e5m2_x4"),
     ("scale", "trn3", {"dst_scale": scales(3, 2)}, "2 elements on at least 4 partitions"),
     ("scale_dtype", "trn3", {"dst_scale": scales(4, 2, "float32")}, "float8_e8m0fnu, uint8"),
+    (
+        "scale_quadrant",
+        "trn3",
+        {"dst_scale": scales(64, 2, view=lambda t: t[32:36])},
+        "dst_scale from partition 32 for src from 0; allowed: on trn3 scales in the quadrants of their groups",
+    ),
 ]
 
 

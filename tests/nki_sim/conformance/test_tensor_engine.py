@@ -414,6 +414,58 @@ def test_nc_transpose(shape: Any, dtype: Any, source: str, target: str, asked: A
     assert machine.cores[0].trace.records[-1].engine == runs
 
 
+@pytest.mark.parametrize("way", ["nc_matmul", "nc_transpose"])
+@pytest.mark.parametrize(
+    ("target", "upper"), [("trn2", 0), ("trn3", None)], ids=["gen3 writes zeros above", "gen4 leaves them alone"]
+)
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_fp8_is_transposed_into_16_bits(way: str, target: str, upper: int | None, dtype: Any) -> None:
+    """On gen3 each element of fp8 becomes 16 bits, the upper 8 of them zero; the tile takes every second byte."""
+    x = rng("fp8 transpose").integers(1, 256, (5, 3)).astype(np.uint8).view(dtype)
+    old = np.full((3, 10), 3, dtype)
+    dst = tile(old, "psum", view=lambda t: t[:, 0:10:2])
+    given = (
+        {"data": x} if way == "nc_transpose" else {"stationary": x, "moving": identity(5, dtype), "is_transpose": True}
+    )
+    got = run(way, target, dst=dst, **given)["dst"].view(np.uint8)
+    np.testing.assert_array_equal(got[:, ::2], x.T.view(np.uint8))
+    np.testing.assert_array_equal(got[:, 1::2], old.view(np.uint8)[:, 1::2] if upper is None else 0)
+
+
+DENSE = [
+    # id, the tile of the result, why it has no room for 16 bits
+    ("dense", psum((3, 5), "float8_e5m2"), "elements beside each other"),
+    ("upper", psum((3, 10), "float8_e5m2", view=lambda t: t[:, 1:10:2]), "the first begins at an upper half"),
+    ("odd_rows", psum((3, 9), "float8_e5m2", view=lambda t: t[:, 0:9:2]), "the last half of a row is the next row's"),
+    ("threes", psum((3, 16), "float8_e5m2", view=lambda t: t[:, 0:15:3]), "every second one would begin at one"),
+]
+
+
+@pytest.mark.parametrize(("dst", "why"), [r[1:] for r in DENSE], ids=[r[0] for r in DENSE])
+def test_fp8_without_room_for_16_bits(dst: Any, why: str) -> None:
+    x = zeros(5, 3, dtype=E5M2)
+    text = "a transpose into dst .* float8_e5m2 .* 16 bits for each element of fp8; pass every second element"
+    with pytest.raises(nki_sim.IllegalInstruction, match=text):
+        run("nc_transpose", dst=dst, data=x)
+    with pytest.raises(nki_sim.IllegalInstruction, match=text):
+        run("nc_matmul", dst=dst, stationary=x, moving=identity(5, E5M2), is_transpose=True)
+    for target in ("trn1", "trn3"):
+        run("nc_transpose", target, dst=dst, data=x)
+
+
+def test_vector_engine_transposes_fp8_as_it_is() -> None:
+    x = rng("fp8 vector").integers(0, 256, (5, 3)).astype(np.uint8).view(E5M2)
+    got = run("nc_transpose", dst=empty((3, 5), "float8_e5m2"), data=x)["dst"]
+    np.testing.assert_array_equal(got.view(np.uint8), x.T.view(np.uint8))
+
+
+def test_nc_transpose_in_place() -> None:
+    """The Vector Engine reads everything before it writes."""
+    x = tile(whole("in place", (8, 8)))
+    got = run("nc_transpose", dst=x, data=x, engine="vector")["dst"]
+    np.testing.assert_array_equal(got, whole("in place", (8, 8)).T)
+
+
 def test_nc_transpose_flattens_the_free_dims() -> None:
     x = whole("flatten", (4, 3, 5))
     got = run("nc_transpose", dst=psum((15, 4)), data=x)["dst"]
@@ -579,6 +631,21 @@ REFUSED = [
     ("bank", "trn2", {"dst": psum((4, 600), view=lambda t: t[:, 508:514])}, "one bank of 2048 bytes"),
     ("start", "trn2", {"dst": psum((36, 6), view=lambda t: t[16:20])}, "starting at partition 16"),
     ("accumulate", "trn2", {"accumulate": 2}, "accumulate=2; allowed: on trn2 True, False or None"),
+    ("accumulate_text", "trn2", {"accumulate": "no"}, "accumulate='no'; allowed: on trn2 True, False or None"),
+    (
+        "position_int",
+        "trn2",
+        {"tile_position": 0, "tile_size": (64, 128)},
+        r"tile_position=0; allowed: .* \(row, column\)",
+    ),
+    ("position_bool", "trn2", {"tile_position": False, "tile_size": (64, 128)}, "tile_position=False"),
+    ("position_text", "trn2", {"tile_position": ("a", "b"), "tile_size": (64, 128)}, r"tile_position=\('a', 'b'\)"),
+    ("position_float", "trn2", {"tile_position": (0.0, 0), "tile_size": (64, 128)}, r"tile_position=\(0.0, 0\)"),
+    ("position_below", "trn2", {"tile_position": (-64, 0), "tile_size": (64, 128)}, "row tile start -64"),
+    ("position_array", "trn2", {"tile_position": [np.zeros(2), 0], "tile_size": (64, 128)}, "two ints"),
+    ("size_int", "trn2", {"tile_position": (0, 0), "tile_size": 64}, "tile_size=64; allowed: .*two ints"),
+    ("size_three", "trn2", {"tile_position": (0, 0), "tile_size": (64, 128, 1)}, r"tile_size=\(64, 128, 1\)"),
+    ("size_none", "trn2", {"tile_position": (0, 0), "tile_size": (None, 128)}, r"tile_size=\(None, 128\)"),
     ("position_alone", "trn2", {"tile_position": (0, 0)}, "both or neither"),
     ("size_alone", "trn2", {"tile_size": (64, 128)}, "both or neither"),
     (
@@ -637,6 +704,10 @@ DOUBLE_REFUSED = [
     ("two_dims", "trn2", {"stationary": zeros(8, 8, dtype=E5M2)}, r"\[K, 2, M\] and \[K, 2, N\]"),
     ("columns", "trn2", {"tile_position": (0, 0), "tile_size": (128, 64)}, "no column tiling with double_row"),
     ("transpose", "trn2", {"is_transpose": True}, "double_row with is_transpose"),
+    ("tile_int", "trn2", {"tile_position": (0, 0), "tile_size": 64}, "tile_size=64; allowed: .*two ints"),
+    ("tile_one", "trn2", {"tile_position": (0, 0), "tile_size": (64,)}, r"tile_size=\(64,\); allowed: .*two ints"),
+    ("bf16_pair", "trn2", {"stationary": zeros(8, 2, 4, dtype=BF16)}, "fp8 inputs"),
+    ("k_doubled", "trn2", {"moving": zeros(4, 2, 6, dtype=E5M2)}, "8 partitions in moving; moving has 4"),
 ]
 
 
