@@ -6,10 +6,12 @@ With one rank every collective is a copy, or a copy of a chunk, so that kernels 
 from __future__ import annotations
 
 import enum
+import operator
 from typing import Any
 
 import numpy as np
 
+from . import dtypes
 from .checking import Call
 from .contents import store
 from .errors import IllegalInstruction, OutOfBounds, UnsupportedVersion, caution, refusal
@@ -22,6 +24,7 @@ from .operators import OPERATORS
 from .registers import VirtualRegister, is_register
 from .settings import settings
 from .tensor import NkiTensor
+from .values import is_integer
 
 MY_RANK = 0
 REDUCTIONS = tuple(OPERATORS[name] for name in ("add", "minimum", "maximum"))
@@ -37,6 +40,13 @@ class rg_partition_op(enum.Enum):
     mod = "mod"
 
 
+PARTITIONS = {
+    rg_partition_op.bitwise_and: operator.and_,
+    rg_partition_op.div: operator.floordiv,
+    rg_partition_op.mod: operator.mod,
+}
+
+
 class ReplicaGroup(NKIObject):
     """The ranks of a collective: `groups` is a list of lists of ranks without overlap."""
 
@@ -49,7 +59,7 @@ class ReplicaGroup(NKIObject):
                 given, allowed = f"groups={self.groups!r}", "a list of lists of ranks"
                 raise IllegalInstruction(refusal("ReplicaGroup", given, allowed, "write [[0]]"))
             ranks.extend(group)
-        if any(isinstance(r, bool) or not isinstance(r, (int, np.integer)) or r < 0 for r in ranks):
+        if not all(is_integer(r) and r >= 0 for r in ranks):
             raise IllegalInstruction(refusal("ReplicaGroup", f"groups={self.groups!r}", "ranks as integers from 0 on"))
         if len(set(ranks)) != len(ranks):
             given = f"groups={self.groups!r}"
@@ -62,11 +72,16 @@ class ReplicaGroup(NKIObject):
             raise UnsupportedVersion(
                 f"ReplicaGroup.from_partition_op: got NKI {settings.nki_version}; allowed: NKI 0.7 and later"
             )
-        rules = {rg_partition_op.div: int.__floordiv__, rg_partition_op.mod: int.__mod__}
-        function = rules.get(op, int.__and__)
+        own = "ReplicaGroup.from_partition_op"
+        if not isinstance(op, rg_partition_op):
+            raise TypeError(refusal(own, f"op={op!r}", f"a member of {', '.join(map(str, rg_partition_op))}"))
+        least = 0 if op is rg_partition_op.bitwise_and else 1
+        for name, value, smallest in (("world_size", world_size, 1), ("operand", operand, least)):
+            if not is_integer(value) or value < smallest:
+                raise IllegalInstruction(refusal(own, f"{name}={value!r}", f"an int of {smallest} or more"))
         groups: dict[int, list[int]] = {}
         for rank in range(world_size):
-            groups.setdefault(function(rank, operand), []).append(rank)
+            groups.setdefault(PARTITIONS[op](rank, operand), []).append(rank)
         return cls(list(groups.values()))
 
 
@@ -90,21 +105,29 @@ def group_rule(call: Call) -> None:
     one_rank(call.instruction.name, call.arguments["replica_group"])
 
 
+def equal_dtypes(call: Call) -> None:
+    """What is sent arrives as it is: tensors that belong together hold the same format."""
+    for tensors in zip(*(call.arguments[name] for name in call.instruction.lists), strict=True):
+        if len({t.dtype for t in tensors}) > 1:
+            raise call.refuse(" and ".join(f"{t.name or 'a tensor'} {t.dtype}" for t in tensors), "equal dtypes")
+
+
 def paired(call: Call) -> None:
     """As many dsts as srcs, all in HBM or all in SBUF; several at once only in HBM; equal sizes with one rank."""
-    srcs, dsts = call.arguments["srcs"], call.arguments["dsts"]
+    lists = {name: call.arguments[name] for name in call.instruction.lists}
+    srcs, dsts = lists["srcs"], lists["dsts"]
     if len(srcs) != len(dsts):
         raise call.refuse(f"{len(srcs)} srcs and {len(dsts)} dsts", "as many dsts as srcs")
-    spaces = {t.buffer.space for t in (*srcs, *dsts)}
+    spaces = {t.buffer.space for tensors in lists.values() for t in tensors}
     if len(spaces) > 1:
         raise call.refuse("tensors in HBM and in SBUF", "all in HBM or all in SBUF", "move them with dma_copy first")
     if len(srcs) > 1 and spaces == {SBUF}:
         raise call.refuse(f"{len(srcs)} tensors in SBUF", "one tensor in SBUF: several at once only in HBM")
-    for src, dst in zip(srcs, dsts, strict=True):
-        if src.size != dst.size:
-            raise call.refuse(f"src {src.shape} and dst {dst.shape}", "equal sizes with one rank")
-        if src.dtype != dst.dtype:
-            raise call.refuse(f"src {src.dtype} and dst {dst.dtype}", "equal dtypes")
+    for tensors in zip(*lists.values(), strict=True):
+        if len({t.size for t in tensors}) > 1:
+            given = ", ".join(f"{name} {t.shape}" for name, t in zip(lists, tensors, strict=True))
+            raise call.refuse(given, "equal sizes with one rank")
+    equal_dtypes(call)
 
 
 def in_hbm(call: Call) -> None:
@@ -126,7 +149,7 @@ def dim(sbuf_too: bool = False) -> Any:
         given = call.arguments["collective_dim"]
         in_sbuf = call.arguments["srcs"][0].buffer.space is SBUF
         legal = (0, 1) if in_sbuf and sbuf_too else (0,)
-        if isinstance(given, bool) or given not in legal:
+        if not is_integer(given) or given not in legal:
             where = "SBUF" if in_sbuf else "HBM"
             raise call.refuse(f"collective_dim={given!r} in {where}", f"collective_dim {' or '.join(map(str, legal))}")
         if in_sbuf and any(t.ndim != 2 for t in call.tensors().values()):
@@ -138,6 +161,9 @@ def dim(sbuf_too: bool = False) -> Any:
 def reduction(call: Call) -> None:
     if not any(call.arguments["op"] is known for known in REDUCTIONS):
         raise call.refuse(f"op={call.arguments['op']!r}", "nl.add, nl.minimum or nl.maximum")
+    for name, t in call.tensors().items():
+        if t.dtype not in dtypes.ARITHMETIC:
+            raise call.refuse(f"{name} of dtype {t.dtype} in a reduction", ", ".join(sorted(dtypes.ARITHMETIC)))
 
 
 # -- collectives of tensors -------------------------------------------------------------------------------------------
@@ -200,9 +226,13 @@ def all_to_all(
     copy_all(srcs, dsts)
 
 
+def is_pair(ranks: Any) -> bool:
+    return isinstance(ranks, (list, tuple)) and len(ranks) == 2 and all(map(is_integer, ranks))
+
+
 def pairs_of_one_rank(call: Call) -> None:
     pairs = call.arguments["source_target_pairs"]
-    if not isinstance(pairs, (list, tuple)) or any(len(pair) != 2 for pair in pairs):
+    if not isinstance(pairs, (list, tuple)) or not all(map(is_pair, pairs)):
         raise call.refuse(f"source_target_pairs={pairs!r}", "a list of (source, target) ranks")
     if any(tuple(pair) != (MY_RANK, MY_RANK) for pair in pairs):
         given = f"source_target_pairs={list(pairs)}"
@@ -229,10 +259,15 @@ def collective_permute(
 
 def channels(name: str, ids: Any, *lists: Any) -> list[list[Any]]:
     """Lists by channel, each of one tensor, as flat lists of tensors."""
-    if list(ids) != list(range(len(ids))) or not 1 <= len(ids) <= MOST_CHANNELS:
-        given, allowed = f"channel_ids={ids!r}", f"0, 1, ... up to {MOST_CHANNELS} channels"
+    listed = isinstance(ids, (list, tuple)) and all(map(is_integer, ids))
+    if not listed or list(ids) != list(range(len(ids))) or not 1 <= len(ids) <= MOST_CHANNELS:
+        given, allowed = f"channel_ids={ids!r}", f"a list 0, 1, ... up to {MOST_CHANNELS} channels"
         raise IllegalInstruction(refusal(name, given, allowed))
     for by_channel in lists:
+        inner = list(by_channel) if isinstance(by_channel, (list, tuple)) else [by_channel]
+        strange = [type(tensors).__name__ for tensors in inner if not isinstance(tensors, (list, tuple))]
+        if strange:
+            raise TypeError(refusal(name, f"a {strange[0]}", "a list of tensors per channel", "write [[tensor]]"))
         lengths = [len(tensors) for tensors in by_channel]
         if lengths != [1] * len(ids):
             given = f"lists of {lengths} tensors for {len(ids)} channels"
@@ -301,9 +336,9 @@ def collective_permute_implicit_current_processing_rank_id(
     """A register with the rank whose data a ring works on: one's own at iteration 0, then the predecessors'."""
     own = "collective_permute_implicit_current_processing_rank_id"
     one_rank(own, replica_group)
-    if not is_register(iteration_id) and (isinstance(iteration_id, bool) or iteration_id < 0):
-        raise IllegalInstruction(refusal(own, f"iteration_id={iteration_id!r}", "0 or more"))
-    if not 0 <= channel_id < MOST_CHANNELS:
+    if not is_register(iteration_id) and not (is_integer(iteration_id) and iteration_id >= 0):
+        raise IllegalInstruction(refusal(own, f"iteration_id={iteration_id!r}", "an int of 0 or more, or a register"))
+    if not is_integer(channel_id) or not 0 <= channel_id < MOST_CHANNELS:
         raise IllegalInstruction(refusal(own, f"channel_id={channel_id!r}", f"0..{MOST_CHANNELS - 1}"))
     return VirtualRegister(MY_RANK)
 
@@ -321,9 +356,9 @@ def metadata_shape(call: Call) -> None:
     """uint32 rows of send counts, send displacements, receive counts and, if asked for, receive displacements."""
     tile, rows = call.arguments["metadata_tensor"], 4 if call.arguments["has_rdispls"] else 3
     legal = [(n, 1) if tile.buffer.space is HBM else (1, n, 1) for n in {rows, 4}]
-    if tile.shape not in legal or not tile.is_contiguous():
+    if tile.shape not in legal:
         allowed = " or ".join(map(str, sorted(legal)))
-        raise call.refuse(f"metadata_tensor of shape {tile.shape}", f"shape {allowed}, without gaps, for one rank")
+        raise call.refuse(f"metadata_tensor of shape {tile.shape}", f"shape {allowed} for one rank")
 
 
 def no_receive_displacements(call: Call) -> None:
@@ -334,7 +369,7 @@ def no_receive_displacements(call: Call) -> None:
         raise call.refuse("has_rdispls=True", allowed)
 
 
-CHUNKED = (group_rule, priority_level, single, in_hbm, metadata_shape, no_receive_displacements)
+CHUNKED = (group_rule, priority_level, single, equal_dtypes, in_hbm, metadata_shape, no_receive_displacements)
 METADATA = updates("*", MEMORY, ("uint32",), form=Form.VIEW)
 
 
@@ -342,6 +377,9 @@ def move_chunk(
     own: str, src: NkiTensor, dst: NkiTensor, metadata: NkiTensor, recv_counts_known: bool, rdispls: bool
 ) -> None:
     """The chunk that this rank sends to itself, and its receive count."""
+    if not metadata.is_contiguous():
+        given = f"metadata_tensor with pattern {metadata.get_pattern()}"
+        raise IllegalInstruction(refusal(own, given, "rows without gaps", "copy them to a tensor of their own"))
     rows = metadata.array.reshape(-1)
     count, start = int(rows[0]), int(rows[1])
     target = int(rows[3]) if rdispls else 0
@@ -381,8 +419,8 @@ def all_gather_v(
     name: str | None = None,
 ) -> Any:
     """One chunk of every rank's src goes to a slot of every rank's dst; sizes come from the metadata."""
-    documented_limits("all_gather_v")
     move_chunk("all_gather_v", srcs[0], dsts[0], metadata_tensor, recv_counts_known, has_rdispls)
+    documented_limits("all_gather_v")
 
 
 @instruction(
@@ -402,8 +440,8 @@ def all_to_all_v(
     name: str | None = None,
 ) -> Any:
     """A chunk of its own from every rank's src to every rank's dst; sizes come from the metadata."""
-    documented_limits("all_to_all_v")
     move_chunk("all_to_all_v", srcs[0], dsts[0], metadata_tensor, recv_counts_known, has_rdispls)
+    documented_limits("all_to_all_v")
 
 
 class Split:

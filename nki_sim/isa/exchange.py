@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes
 from ..checking import Call
 from ..contents import store
@@ -14,6 +12,7 @@ from ..instruction import instruction
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..operands import DMA, GPSIMD, HBM, SBUF, Form, reads, updates, writes
+from ..values import is_integer
 from .enums import dma_engine as dma_engines
 from .enums import engine as engines
 
@@ -68,10 +67,10 @@ def exchanged_tiles(call: Call) -> None:
         raise call.refuse(f"src {src.shape}, dst {dst.shape}", "equal shapes")
     for name in ("send_to_rank", "recv_from_rank"):
         rank = call.arguments[name]
-        if isinstance(rank, bool) or rank not in CORES:
+        if not is_integer(rank) or rank not in CORES:
             raise call.refuse(f"{name}={rank!r}", "rank 0 or 1")
     pipe = call.arguments["pipe_id"]
-    if isinstance(pipe, bool) or not isinstance(pipe, (int, np.integer)):
+    if not is_integer(pipe):
         raise call.refuse(f"pipe_id={pipe!r}", "an integer")
     if call.arguments["dma_engine"] is dma_engines.gpsimd_dma:
         size = dtypes.itemsize(src.dtype)

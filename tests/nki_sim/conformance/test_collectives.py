@@ -299,6 +299,18 @@ def test_more_ranks_are_not_implemented(body: Any, text: str) -> None:
         inside(body, X)
 
 
+def chunk_of(src: Any, dtype: Any) -> None:
+    cc.all_to_all_v([src], [hbm(dtype=dtype)], ALONE, hbm((3, 1), nl.uint32))
+
+
+def ring_sum(srcs: Any, others: Any, dsts: Any) -> None:
+    cc.collective_permute_implicit_reduce([srcs], [others], [dsts], ALONE, nl.add)
+
+
+def X4() -> Any:
+    return hbm(dtype=nl.float8_e5m2_x4)
+
+
 REFUSED = [
     # id, target, body(tensor), what the message says
     ("op", "trn2", lambda t: cc.all_reduce([t], [hbm()], ALONE, nl.multiply), "nl.add, nl.minimum or nl.maximum"),
@@ -388,6 +400,60 @@ REFUSED = [
         lambda t: cc.all_gather_v([t], [hbm()], ALONE, hbm((2, 1), nl.uint32)),
         r"shape \(3, 1\) or \(4, 1\)",
     ),
+    (
+        "metadata_gaps",
+        "trn2",
+        lambda t: cc.all_gather_v([t], [hbm()], ALONE, hbm((3, 2), nl.uint32)[:, 0:1]),
+        r"metadata_tensor with pattern \[\[2, 3\], \[1, 1\]\]; allowed: rows without gaps",
+    ),
+    ("chunk_dtypes", "trn2", lambda t: chunk_of(t, nl.int32), "float32 and .* int32; allowed: on trn2 equal dtypes"),
+    ("dim_bool", "trn2", lambda t: cc.all_gather([t], [hbm()], ALONE, False), "collective_dim=False"),
+    ("dim_float", "trn2", lambda t: cc.all_gather([t], [hbm()], ALONE, 0.0), "collective_dim=0.0"),
+    ("dim_array", "trn2", lambda t: cc.all_gather([t], [hbm()], ALONE, np.zeros(2)), "collective_dim=array"),
+    ("op_name", "trn2", lambda t: cc.all_reduce([t], [hbm()], ALONE, "add"), "op='add'; allowed: .* nl.add"),
+    (
+        "reduce_int64",
+        "trn2",
+        lambda t: cc.all_reduce([hbm(dtype=nl.int64)], [hbm(dtype=nl.int64)], ALONE, nl.add),
+        r"srcs\[0\] of dtype int64 in a reduction",
+    ),
+    (
+        "reduce_packed",
+        "trn3",
+        lambda t: ring_sum([X4()], [X4()], [X4()]),
+        r"srcs\[0\] of dtype float8_e5m2_x4 in a reduction",
+    ),
+    ("ring_sizes", "trn2", lambda t: ring_sum([t], [hbm((2, 6))], [hbm()]), r"srcs \(4, 6\), others \(2, 6\)"),
+    ("ring_dtypes", "trn2", lambda t: ring_sum([t], [hbm(dtype=nl.int32)], [hbm()]), "equal dtypes"),
+    ("ring_spaces", "trn2", lambda t: ring_sum([t], [sbuf()], [hbm()]), "all in HBM or all in SBUF"),
+    ("pairs", "trn2", lambda t: cc.collective_permute([t], [hbm()], [0, 0]), r"source_target_pairs=\[0, 0\]; allowed"),
+    ("pairs_none", "trn2", lambda t: cc.collective_permute([t], [hbm()], None), "source_target_pairs=None; allowed"),
+    ("pairs_text", "trn2", lambda t: cc.collective_permute([t], [hbm()], ["00"]), r"source_target_pairs=\['00'\]"),
+    (
+        "channel_ids_none",
+        "trn2",
+        lambda t: cc.collective_permute_implicit([[t]], [[hbm()]], ALONE, None),
+        "channel_ids=None; allowed: a list",
+    ),
+    (
+        "channels_five",
+        "trn2",
+        lambda t: cc.collective_permute_implicit([[t]] * 5, [[hbm()]] * 5, ALONE, [0, 1, 2, 3, 4]),
+        "up to 4 channels",
+    ),
+    (
+        "iteration_none",
+        "trn2",
+        lambda t: cc.collective_permute_implicit_current_processing_rank_id(None, ALONE),
+        "None",
+    ),
+    ("iteration_part", "trn2", lambda t: cc.collective_permute_implicit_current_processing_rank_id(0.5, ALONE), "=0.5"),
+    (
+        "channel_none",
+        "trn2",
+        lambda t: cc.collective_permute_implicit_current_processing_rank_id(0, ALONE, None),
+        "channel_id=None; allowed: 0..3",
+    ),
     ("metadata_sbuf", "trn2", lambda t: cc.all_gather_v([t], [hbm()], ALONE, sbuf((3, 1), nl.uint32)), r"\(1, 3, 1\)"),
     (
         "metadata_dtype",
@@ -407,6 +473,34 @@ def test_refusal(target: str, body: Any, text: str) -> None:
 def test_group_must_be_a_group() -> None:
     with pytest.raises(TypeError, match="replica_group of type list; allowed: an nki.collectives.ReplicaGroup"):
         inside(lambda t: cc.all_reduce([t], [hbm()], [[0]], nl.add), X)
+
+
+@pytest.mark.parametrize("channels", [None, [X], X, "a", [[X], X]], ids=["none", "flat", "array", "text", "mixed"])
+def test_channels_are_lists_of_lists(channels: Any) -> None:
+    def body(tensor: Any) -> None:
+        placed = [tensor] if isinstance(channels, list) and channels[0] is X else channels
+        cc.collective_permute_implicit(placed, [[hbm()]], ALONE)
+
+    with pytest.raises(TypeError, match=r"collective_permute_implicit: got .* allowed: a list of tensors per channel"):
+        inside(body, X)
+
+
+PARTITIONS_REFUSED = [
+    # world_size, op, operand, kind, what the message says
+    (6, "div", 2, TypeError, "op='div'; allowed: a member of rg_partition_op.bitwise_and"),
+    (6, None, 2, TypeError, "op=None"),
+    (0, cc.rg_partition_op.div, 2, nki_sim.IllegalInstruction, "world_size=0; allowed: an int of 1 or more"),
+    (6.0, cc.rg_partition_op.div, 2, nki_sim.IllegalInstruction, "world_size=6.0"),
+    (6, cc.rg_partition_op.div, 0, nki_sim.IllegalInstruction, "operand=0; allowed: an int of 1 or more"),
+    (6, cc.rg_partition_op.mod, -1, nki_sim.IllegalInstruction, "operand=-1"),
+    (6, cc.rg_partition_op.bitwise_and, None, nki_sim.IllegalInstruction, "operand=None; allowed: an int of 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("world_size", "op", "operand", "kind", "text"), PARTITIONS_REFUSED)
+def test_partitions_that_mean_nothing(world_size: Any, op: Any, operand: Any, kind: Any, text: str) -> None:
+    with pytest.raises(kind, match=text):
+        cc.ReplicaGroup.from_partition_op(world_size, op, operand)
 
 
 def test_versions() -> None:
