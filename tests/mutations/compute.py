@@ -584,9 +584,30 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         TENSOR,
-        "            return values.T @ identity(len(values))\n    return data.T",
-        "            return values.T @ identity(len(values))\n    return data.T[::-1]",
-        "nc_transpose flips its rows",
+        "        return None\n    return data.T",
+        "        return None\n    return data.T[::-1]",
+        "nc_transpose flips its rows on the Vector Engine",
+        _tensor,
+    ),
+    Mutation(
+        TENSOR,
+        "store_transposed(dst, data.T)",
+        "store_transposed(dst, data.T[::-1])",
+        "nc_transpose flips its rows on the Tensor Engine",
+        _tensor,
+    ),
+    Mutation(
+        TENSOR,
+        "return target.number == 3 and dst.dtype in FP8",
+        "return target.number > 4 and dst.dtype in FP8",
+        "gen3 transposes fp8 to 8 bits",
+        _tensor,
+    ),
+    Mutation(
+        TENSOR,
+        "for step in (dst.row_elements, dst.offset, *steps)",
+        "for step in (dst.row_elements, *steps)",
+        "fp8 transposes may begin at an upper half",
         _tensor,
     ),
     Mutation(
