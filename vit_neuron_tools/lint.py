@@ -49,7 +49,7 @@ def table(findings: list[nki_sim.Finding], version: str) -> Table:
         table.add_column(column, overflow="fold")
     for finding in findings:
         place = f"{Path(finding.file).name}:{finding.line}"
-        table.add_row(*map(escape, (place, finding.rule, finding.message, finding.remedy)))
+        table.add_row(*map(escape, (place, finding.rule, finding.what, finding.remedy)))
     return table
 
 

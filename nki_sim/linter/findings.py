@@ -30,18 +30,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """One broken rule at one line."""
+    """One broken rule at one line. basis: who says so, as in its rule."""
 
     rule: str
     file: str
     line: int
     message: str
     remedy: str
+    basis: str
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}: {self.message}; {self.remedy}"
+        return f"{Path(self.file).name}:{self.line}: {self.what}; {self.remedy}"
+
+    @property
+    def what(self) -> str:
+        """The message, with the basis where no document states the rule."""
+        return f"{self.message} ({self.basis})" if self.basis.startswith("assumed") else self.message
 
     @classmethod
     def at(cls, rule: Rule, piece: Reached, node: ast.AST, **words: Any) -> Finding:
         line = int(getattr(node, "lineno", piece.node.lineno))
-        return cls(rule.name, piece.file, line, rule.message.format(**words), rule.remedy.format(**words))
+        return cls(rule.name, piece.file, line, rule.message.format(**words), rule.remedy.format(**words), rule.basis)

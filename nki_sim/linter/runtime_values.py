@@ -1,6 +1,7 @@
 """Where Python decides on a value that only the device knows: a register, or the contents of a tensor.
 
-The data flow is that of one function: a name is a register, a tensor, or not known to be either.
+The data flow is that of one function: a name is a register, a tensor, an argument (a tensor or None), or not known to
+be any of them. The truth of an argument asks whether it was given.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .findings import Finding
 from .reach import FUNCTIONS, Reached
 from .rules import RULES
 
-Kind = Literal["register", "tensor"]
+Kind = Literal["register", "tensor", "argument"]
 Known = dict[str, Kind]
 
 MAKES_REGISTER = frozenset(
@@ -53,7 +54,7 @@ class _Flow:
             if is_loop_body and index == 0:
                 known[name] = "register"
             elif name in described:
-                known[name] = "tensor"
+                known[name] = "argument"
             else:
                 known.pop(name, None)
         if isinstance(node, ast.Lambda):
@@ -157,7 +158,9 @@ class _Flow:
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self.decision(test.operand, use, known)
         else:
-            self.report(test, self.kind(test, known), use, "while-register" if use == "while" else "branch")
+            kind = self.kind(test, known)
+            asks_if_given = kind == "argument" and isinstance(test, ast.Name)
+            self.report(test, None if asks_if_given else kind, use, "while-register" if use == "while" else "branch")
 
     def report(self, node: ast.expr, kind: Kind | None, use: str, rule: str) -> None:
         if kind is not None:
@@ -169,7 +172,7 @@ class _Flow:
         if isinstance(node, ast.Name):
             return known.get(node.id)
         if isinstance(node, ast.Subscript):
-            return "tensor" if self.kind(node.value, known) == "tensor" else None
+            return "tensor" if self.kind(node.value, known) in ("tensor", "argument") else None
         if isinstance(node, ast.Call):
             return self.kind_of_call(node, known)
         if isinstance(node, ast.Compare):

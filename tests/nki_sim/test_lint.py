@@ -260,6 +260,13 @@ VALUES = [
         body("t = nl.load(x)\nif t != None:\n    pass"),
         elsewhere=False,
     ),
+    Row(  # an argument may be None, so its truth asks whether there is a tensor; what it holds is another question
+        "tensor-value",
+        "0.7",
+        body("if y and y.shape[0] == 1:\n    pass\nif not y[0:1]:  # <-\n    pass"),
+        body("if y and y.shape[0] == 1:\n    pass\nz = 1 if not y else 2"),
+        elsewhere=False,
+    ),
     Row(
         "traced-once",
         "0.7",
@@ -299,6 +306,15 @@ def test_finding_reads_as_a_sentence(load: Load) -> None:
     assert str(finding) == (
         f"{Path(finding.file).name}:10: nki.language.dynamic_range is gone since NKI 0.7; "
         "use nl.fori_loop(lower, upper, body)"
+    )
+
+
+def test_finding_says_when_no_document_does(load: Load) -> None:
+    (finding,) = lint(load(body("y = [n for n in (1, 2)]")), "0.6")
+    assert finding.basis == "assumed: not in the language guide"
+    assert str(finding) == (
+        f"{Path(finding.file).name}:10: comprehensions are not in NKI 0.6 (assumed: not in the language guide); "
+        "append to a list in a for loop"
     )
 
 
