@@ -100,10 +100,13 @@ def warn_outside_table(op: Operator, value: Array) -> None:
     else:
         return
     slack = np.float32(1e-6)  # pi rounds upwards in float32
-    if inside.min() < low * (1 - slack * np.sign(low)) or inside.max() > high * (1 + slack):
+    least, most = inside.min(), inside.max()
+    if np.isnan(least):
+        least, most = np.fmin.reduce(inside, axis=None), np.fmax.reduce(inside, axis=None)
+    if least < low * (1 - slack * np.sign(low)) or most > high * (1 + slack):
         whose = "magnitude" if op.valid_size else "input"
         caution(
-            f"nl.{op.name}: got {whose} {inside.min():.4g} to {inside.max():.4g}; allowed: {low:.4g} to {high:.4g}, "
+            f"nl.{op.name}: got {whose} {least:.4g} to {most:.4g}; allowed: {low:.4g} to {high:.4g}, "
             "beyond which the device's result is invalid; clamp it first"
         )
 

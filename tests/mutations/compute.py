@@ -226,6 +226,8 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(RULES, "-(2**31) <= value < 2**32", "True", "bit operators take 33 bits", _elementwise),
     Mutation(COPIES, 'fits("src"), ', "", "predicated copy wraps a number", _copies),
     Mutation(RUNNING, '        operand_of("op0", "imm0"),\n', "", "cumulative ignores the operand of abs", _running),
+    Mutation(ELEMENTWISE, "np.where(y < 0, fractions, ", "np.where(True, fractions, ", "powers round", _elementwise),
+    Mutation(SCALAR, "    if np.isnan(least):\n", "    if False:\n", "one NaN hides other inputs", _operators),
     # -- Vector Engine: copies
     Mutation(
         COPIES,

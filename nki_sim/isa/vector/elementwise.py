@@ -56,17 +56,21 @@ def tensor_tensor(
         kind = bit_format(data1, data2, stored("dst"))
         return exact(compute(op, as_bits(data1, kind), as_bits(data2, kind)))
     words = engine is engines.gpsimd and all(t.dtype in WORDS for t in operands("dst", "data1", "data2"))
-    if words and op is not POWER:
+    if words:
         return exact(integer_result(op, data1, data2))
     return compute(op, data1, data2, out=dst)
 
 
 def integer_result(op: Operator, left: Array, right: Array) -> Array:
-    """left op right in wrapping 32-bit arithmetic."""
+    """left op right in wrapping 32-bit arithmetic; powers with negative exponents are fractions, and go by float32."""
     assert op.binary is not None
-    if left.dtype == right.dtype:
+    if left.dtype == right.dtype and isinstance(op.binary, np.ufunc) and op is not POWER:
         return np.asarray(op.binary(left, right))
-    return np.asarray(op.binary(left.astype(np.int64), right.astype(np.int64)))
+    x, y = left.astype(np.int64), right.astype(np.int64)
+    if op is not POWER:
+        return np.asarray(op.binary(x, y))
+    fractions = dtypes.convert(compute(POWER, left, right), stored("dst"))
+    return np.where(y < 0, fractions, np.power(x, np.maximum(y, 0)))
 
 
 def exact(integers: Array) -> Array:

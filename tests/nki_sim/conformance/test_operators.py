@@ -281,6 +281,11 @@ def test_inputs_outside_the_table_warn(name: str, x: float, part: str) -> None:
     assert "(run.py:" in message
 
 
+def test_a_nan_does_not_hide_what_lies_outside_the_table() -> None:
+    with pytest.warns(UserWarning, match=r"nl\.sqrt: got input 1 to 1e\+37; allowed"):
+        run("activation", dst=empty((1, 3)), op="sqrt", data=np.array([[NAN, 1e37, 1.0]], np.float32))
+
+
 PRELU = [(-2.0, 0.25, -0.5), (3.0, 0.25, 3.0), (0.0, 9.0, 0.0), (-2.0, 0.0, 0.0)]
 
 

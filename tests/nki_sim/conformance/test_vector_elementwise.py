@@ -56,6 +56,12 @@ EXACT = [
     ("int32", "uint32", "int32", "maximum", -1, 5, 5),
     ("int32", "int32", "int32", "greater", 16777217, 16777216, 1),
     ("uint32", "uint32", "int32", "subtract", 3, 5, -2),
+    ("int32", "int32", "int32", "power", 3, 17, 129140163),
+    ("int32", "int32", "int32", "power", -3, 19, -1162261467),
+    ("uint32", "uint32", "uint32", "power", 3, 21, 3**21 % 2**32),
+    ("int32", "uint32", "int32", "power", 10, 10, 1410065408),
+    ("int32", "int32", "int32", "power", 0, 0, 1),
+    ("int32", "int32", "int32", "power", -1, -3, -1),
 ]
 
 
@@ -67,6 +73,14 @@ def test_words_are_exact_on_gpsimd(
     first, second = np.full((2, 2), x, f1), np.full((2, 2), y, f2)
     got = run("tensor_tensor", dst=empty((2, 2), fd), data1=first, data2=second, op=op, engine=engine)["dst"]
     np.testing.assert_array_equal(got, np.full((2, 2), expected, fd))
+
+
+@pytest.mark.parametrize(("op", "expected"), [("abs_max", -(2**31)), ("abs_min", 5)])
+def test_the_largest_magnitude_of_a_word_is_its_minimum(op: str, expected: int) -> None:
+    """2**31, which int32 does not hold."""
+    first, second = np.full((2, 2), -(2**31), np.int32), np.full((2, 2), 5, np.int32)
+    got = run("tensor_tensor", "trn3", dst=empty((2, 2), "int32"), data1=first, data2=second, op=op)["dst"]
+    np.testing.assert_array_equal(got, np.full((2, 2), expected))
 
 
 ROUNDED = [
@@ -189,6 +203,11 @@ ENGINES = [
     (
         "words_in_psum",
         {"data1": tile(WORDS, "psum"), "data2": WORDS, "op": "add", "dst": empty((4, 4), "int32")},
+        "vector",
+    ),
+    (
+        "words_to_psum",
+        {"data1": WORDS, "data2": WORDS, "op": "add", "dst": empty((4, 4), "int32", "psum")},
         "vector",
     ),
     ("bits", {"data1": WORDS, "data2": WORDS, "op": "bitwise_or", "dst": empty((4, 4), "int32")}, "vector"),
