@@ -33,10 +33,7 @@ def flat(view: NkiTensor) -> np.ndarray[Any, Any]:
     merged = merge(view.shape[1:], view.strides[1:])
     if merged is None:
         return view.array.reshape(view.shape[0], -1)
-    two = NkiTensor(
-        (view.shape[0], merged[0]), view.dtype, view.storage, view.buffer, "", (view.strides[0], merged[1]), view.offset
-    )
-    return two.array
+    return view._derived((view.shape[0], merged[0]), (view.strides[0], merged[1]), view.offset).array
 
 
 def operand_value(view: NkiTensor, operand: Operand, engine: str) -> Any:

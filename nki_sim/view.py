@@ -15,7 +15,7 @@ import numpy as np
 
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, refusal
-from .integers import integer
+from .integers import integer, integers
 from .memory import MemoryRegion, Storage
 from .opaque import Opaque
 from .registers import INT64, NkiScalar, Register
@@ -59,6 +59,25 @@ def refuse(what: str, given: str, allowed: str, remedy: str = "") -> IllegalInst
     return IllegalInstruction(refusal(what, given, allowed, remedy))
 
 
+class _NoStorage:
+    """Stands for the storage of a tensor that only describes one (nki.language reference, NkiTensor)."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise refuse("NkiTensor", "a tensor without storage", "tensors of nl.ndarray, as operands of instructions")
+
+
+NO_STORAGE: Any = _NoStorage()
+
+
+def _region(buffer: Any) -> MemoryRegion:
+    names = {**MemoryRegion.__members__, "hbm": MemoryRegion.private_hbm}
+    if not isinstance(buffer, str) or buffer not in names:
+        raise TypeError(refusal("NkiTensor", f"buffer={buffer!r}", f"a buffer, or its name: {', '.join(names)}"))
+    return names[buffer]
+
+
 class View(Opaque):
     """Attributes: shape, strides and offset (elements), dtype, buffer, name, ndim, size."""
 
@@ -68,18 +87,20 @@ class View(Opaque):
         self,
         shape: Sequence[int],
         dtype: Any,
-        storage: Storage,
-        buffer: MemoryRegion = MemoryRegion.sbuf,
+        storage: Any,
+        buffer: MemoryRegion | str = MemoryRegion.sbuf,
         name: str = "",
         strides: tuple[int, ...] | None = None,
         offset: int = 0,
-        indirection: Indirection | None = None,
     ) -> None:
-        self.shape = tuple(shape)
+        self.shape = integers("NkiTensor", "shape", shape)
+        if min(self.shape, default=-1) < 0:
+            raise refuse("NkiTensor", f"shape {self.shape}", "positive ints")
         self.dtype = dtype if type(dtype) is dtypes.DType else dtypes.canonical(dtype)
-        self.storage, self.buffer, self.name, self.offset = storage, buffer, name, offset
-        self.strides = row_major(self.shape) if strides is None else strides
-        self.indirection = indirection
+        self.storage: Storage = NO_STORAGE if storage is None else storage
+        self.buffer = buffer if isinstance(buffer, MemoryRegion) else _region(buffer)
+        self.name, self.offset, self.strides = name, offset, row_major(self.shape) if strides is None else strides
+        self.indirection: Indirection | None = None
         self._seen: Any = None  # the bytes of the storage and this view of them, once it was asked for
 
     def __repr__(self) -> str:
@@ -153,11 +174,12 @@ class View(Opaque):
         allocation, size = self.storage.allocation, dtypes.itemsize(self.dtype)
         row, start = allocation.row_bytes, self.offset * size
         first, free = (start // row, 1) if self.on_chip else (0, 0)
-        low = high = start - first * row
+        low = start - first * row
+        high = low + size - 1
         for extent, stride in zip(self.shape[free:], self.strides[free:], strict=True):
             reach = (extent - 1) * stride * size
             low, high = low + min(reach, 0), high + max(reach, 0)
-        if low < 0 or high + size > row or first < 0 or (free and first + self.shape[0] > allocation.partitions):
+        if low < 0 or high >= row or first < 0 or (free and first + self.shape[0] > allocation.partitions):
             raise OutOfBounds(self._outside())
 
     def access(self) -> Access:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import nki_sim
 
@@ -726,56 +724,6 @@ def test_a_destination_may_be_one_element_seen_often(dtype: str) -> None:
     sums, last = inside(body, x)
     np.testing.assert_array_equal(sums, np.square(x).sum(1, keepdims=True))
     np.testing.assert_array_equal(last.astype(np.float32), 2 * x[:, -1:] + 1)
-
-
-STEP = st.one_of(
-    st.tuples(st.just("permute"), st.randoms(use_true_random=False)),
-    st.tuples(st.just("slice"), st.randoms(use_true_random=False)),
-    st.tuples(st.just("split"), st.randoms(use_true_random=False)),
-    st.tuples(st.just("merge"), st.randoms(use_true_random=False)),
-    st.tuples(st.just("select"), st.randoms(use_true_random=False)),
-    st.tuples(st.just("expand"), st.randoms(use_true_random=False)),
-)
-
-
-def applied(step: tuple[str, Any], t: Any, x: np.ndarray) -> tuple[Any, np.ndarray]:
-    """One random view operation on a tensor and on NumPy's array; what cannot be applied leaves both as they are."""
-    kind, random = step
-    dim = random.randrange(1, t.ndim) if t.ndim > 1 else 0
-    if kind == "permute" and t.ndim > 2:
-        order = [0, *random.sample(range(1, t.ndim), t.ndim - 1)]
-        return t.permute(order), x.transpose(order)
-    if kind == "slice" and dim:
-        start = random.randrange(t.shape[dim])
-        stop, step_size = random.randrange(start + 1, t.shape[dim] + 1), random.randrange(1, 4)
-        key = (*[slice(None)] * dim, slice(start, stop, step_size))
-        return t[key], x[key]
-    if kind == "split" and dim and t.ndim < 5 and t.shape[dim] % 2 == 0:
-        return t.reshape_dim(dim, (2, -1)), x.reshape(*x.shape[:dim], 2, -1, *x.shape[dim + 1 :])
-    if kind == "merge" and t.ndim > 2 and dim < t.ndim - 1:
-        try:
-            merged = t.flatten_dims(dim, dim + 1)
-        except Refused:
-            return t, x
-        return merged, x.reshape(*x.shape[:dim], -1, *x.shape[dim + 2 :])
-    if kind == "select" and t.ndim > 2:
-        index = random.randrange(t.shape[dim])
-        return t.select(dim, index), x.take(index, dim)
-    if kind == "expand" and dim and t.ndim < 5:
-        return t.expand_dim(dim), np.expand_dims(x, dim)
-    return t, x
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(STEP, max_size=6), st.sampled_from(MEMORIES))
-def test_any_chain_of_views_reads_what_numpy_reads(steps: list[Any], buffer: str) -> None:
-    def body() -> None:
-        t, x = counted((4, 12, 10), buffer=buffer), numbers(4, 12, 10)
-        for step in steps:
-            t, x = applied(step, t, x)
-        np.testing.assert_array_equal(contents(t), x)
-
-    inside(body)
 
 
 @pytest.mark.parametrize("execute", [True, False])
