@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import refusal
 from ..isa import calls as nisa
 from ..memory import MemoryRegion
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
+from ..values import flag, is_number
 from .creation import ndarray
 from .reductions import mean, reduce, spread
-from .tiles_like import count, is_number, like, paired, tile, trailing_axes
+from .tiles_like import count, like, paired, tile, trailing_axes
 
 ADD, SUBTRACT, MULTIPLY, MAXIMUM, EXP, RSQRT, SQUARE, NOT_EQUAL = (
     OPERATORS[n] for n in ("add", "subtract", "multiply", "maximum", "exp", "rsqrt", "square", "not_equal")
@@ -39,6 +41,8 @@ def rms_norm(
     w may have free dims of size 1. compute_dtype: of the intermediate tiles, float32 unless given.
     """
     x, w = tile("rms_norm", "x", x), tile("rms_norm", "w", w)
+    if not is_number(n) or not n > 0:
+        raise TypeError(refusal("nl.rms_norm", f"n={n!r}", "a positive number, of the values that are averaged"))
     inner = "float32" if compute_dtype is None else compute_dtype
     work, out = like(x, inner), like(x, dtype)
     nisa.tensor_tensor(dst=work, data1=x, data2=x, op=MULTIPLY)
@@ -76,7 +80,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     Without transpose_x the Tensor Engine transposes x first, since it contracts over the partitions.
     """
     x, y = tile("matmul", "x", x), tile("matmul", "y", y)
-    if not transpose_x:
+    if not flag("nl.matmul", "transpose_x", transpose_x):
         turned = transpose(x)
         x = like(turned)
         nisa.tensor_copy(dst=x, src=turned)

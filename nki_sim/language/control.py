@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import IllegalInstruction, refusal
+from ..integers import integer, integers
 from ..machine import current_core, running
 from ..memory import MemoryRegion
 from ..nkiobject import NKIObject
@@ -12,7 +13,12 @@ from ..nkiobject import NKIObject
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     """`range`; affine_range, sequential_range and static_range are deprecated aliases of it."""
-    return range(start) if stop is None else range(start, stop, step)
+    first, last = (0, start) if stop is None else (start, stop)
+    bounds = integer("nl.range", "start", first), integer("nl.range", "stop", last)
+    by = integer("nl.range", "step", step)
+    if by == 0:
+        raise ValueError(refusal("nl.range", "step=0", "an int other than 0"))
+    return range(*bounds, by)
 
 
 def program_id(axis: int = 0) -> int:
@@ -33,28 +39,35 @@ def program_ndim() -> int:
 
 
 def _only_axis_zero(what: str, axis: Any) -> None:
-    if axis not in (0, None, (0,), [0]):
+    if axis is not None and integers(what, "axis", axis if isinstance(axis, (tuple, list)) else (axis,)) != (0,):
         raise IllegalInstruction(refusal(what, f"axis {axis!r}", "axis 0: the grid is one number of cores"))
 
 
 def is_hbm(buffer: MemoryRegion) -> bool:
     """Whether a buffer is in HBM, private or shared."""
-    return buffer in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+    return not _region("is_hbm", buffer).on_chip
 
 
 def is_sbuf(buffer: MemoryRegion) -> bool:
     """Whether a buffer is SBUF."""
-    return buffer is MemoryRegion.sbuf
+    return _region("is_sbuf", buffer) is MemoryRegion.sbuf
 
 
 def is_psum(buffer: MemoryRegion) -> bool:
     """Whether a buffer is PSUM."""
-    return buffer is MemoryRegion.psum
+    return _region("is_psum", buffer) is MemoryRegion.psum
 
 
 def is_on_chip(buffer: MemoryRegion) -> bool:
     """Whether a buffer is SBUF or PSUM."""
-    return buffer in (MemoryRegion.sbuf, MemoryRegion.psum)
+    return _region("is_on_chip", buffer).on_chip
+
+
+def _region(what: str, buffer: Any) -> MemoryRegion:
+    if not isinstance(buffer, MemoryRegion):
+        remedy = "pass its .buffer" if hasattr(buffer, "buffer") else ""
+        raise TypeError(refusal(f"nl.{what}", f"buffer={buffer!r}", "nl.sbuf, nl.psum, nl.private_hbm, ...", remedy))
+    return buffer
 
 
 class TileSize(NKIObject):

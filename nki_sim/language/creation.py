@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import IllegalInstruction, refusal
 from ..generations import Generation
+from ..integers import integers
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..tensor import DynamicSlice, NkiTensor
@@ -30,13 +31,26 @@ def ndarray(
     core = current_core()
     if not isinstance(buffer, MemoryRegion):
         raise TypeError(refusal("ndarray", f"buffer={buffer!r}", "nl.sbuf, nl.psum, nl.private_hbm, nl.shared_hbm"))
-    sizes = _sizes(shape)
+    sizes, place = _sizes(shape), _place(address)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(refusal("ndarray", f"name={name!r}", "a string"))
     if buffer.on_chip:
         sizes = (1, 1) if sizes == (1,) else sizes
-        _check_place(sizes, buffer, address, core.target)
+        _check_place(sizes, buffer, place, core.target)
     kind = dtypes.canonical(dtype)
-    storage = core.allocate(buffer, sizes, kind, name, (address[0], address[1]) if address else None)
+    storage = core.allocate(buffer, sizes, kind, name, place)
     return NkiTensor(sizes, kind, storage, buffer, name)
+
+
+def _place(address: Any) -> tuple[int, int] | None:
+    """(first partition, byte offset), or None for wherever there is room."""
+    if address is None:
+        return None
+    numbers = integers("ndarray", "address", address)
+    if len(numbers) != 2 or min(numbers) < 0:
+        allowed = "(first partition, byte offset in it), both at least 0"
+        raise IllegalInstruction(refusal("ndarray", f"address={address!r}", allowed))
+    return numbers[0], numbers[1]
 
 
 def _check_place(sizes: tuple[int, ...], buffer: MemoryRegion, address: Any, target: Generation) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import refusal
+from ..integers import integer
 from ..isa import calls as nisa
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
+from ..values import is_number
 from .creation import ndarray
-from .tiles_like import is_number, like, tile
+from .tiles_like import like, tile
 
 STAGED = 2048  # elements per partition of the SBUF tile through which HBM is filled
 
@@ -108,7 +110,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     Raises TypeError for formats that no NeuronCore has.
     """
     if isinstance(constant, (str, Path)):
-        constant = np.load(constant)
+        constant = _loaded(constant)
     if not isinstance(constant, np.ndarray):
         given = f"a {type(constant).__name__}"
         raise TypeError(refusal("nl.shared_constant", given, "a NumPy array or the path of a .npy file"))
@@ -123,9 +125,18 @@ def shared_constant(constant: Any) -> NkiTensor:
     return out
 
 
+def _loaded(path: str | Path) -> Any:
+    try:
+        return np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(
+            refusal("nl.shared_constant", f"{str(path)!r} ({error})", "the path of a .npy file")
+        ) from error
+
+
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
     """The n x n identity in SBUF, loaded from a constant that all identities of one dtype and size share."""
-    kind = dtypes.canonical(dtype)
+    kind, n = dtypes.canonical(dtype), integer("nl.shared_identity_matrix", "n", n)
     kept = current_core().state.setdefault("identity matrices", {})
     if (n, kind) not in kept:
         kept[n, kind] = shared_constant(np.eye(n).astype(dtypes.FORMATS[kind].numpy))

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from ..errors import IllegalInstruction, refusal, source_site, where
 from ..isa.registers import number_of
 from ..machine import Scope, current_core
@@ -173,13 +175,13 @@ def _check_bound(what: str, name: str, bound: Any) -> None:
         if isinstance(bound.state, float) or (isinstance(bound, NkiScalar) and bound.is_comparison):
             raise TypeError(refusal(f"nl.{what}", f"{name}={bound!r}", "integer bounds"))
         return
-    if isinstance(bound, (bool, Opaque)) or not hasattr(bound, "__index__"):
+    if isinstance(bound, (bool, Opaque, np.ndarray)) or not hasattr(bound, "__index__"):
         allowed = "an int or a register" + (" or an NkiScalar" if settings.at_least("0.7") else "")
         raise TypeError(refusal(f"nl.{what}", f"{name} of type {type(bound).__name__}", allowed))
 
 
 def _checked_step(what: str, step: Any) -> int:
-    if isinstance(step, (Register, bool, Opaque)) or not hasattr(step, "__index__") or int(step) < 1:
+    if isinstance(step, (Register, bool, Opaque, np.ndarray)) or not hasattr(step, "__index__") or int(step) < 1:
         given = f"step={step!r}"
         raise IllegalInstruction(refusal(f"nl.{what}", given, "a positive int that is known at compile time"))
     return int(step)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import IllegalInstruction, refusal
+from ..integers import integer, integers
 from ..isa import calls as nisa
 from ..tensor import NkiTensor
 from .creation import ndarray
@@ -47,7 +48,7 @@ def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
     One partition reaches the others through nc_stream_shuffle, 32 of them with each instruction.
     """
     x = tile("broadcast_to", "x", x)
-    shape = tuple(shape)
+    shape = integers("nl.broadcast_to", "shape", shape)
     if x.shape == shape:
         return x if dtype is None or dtype == x.dtype else copy(x, dtype)
     rows = shape[0] if x.shape[0] == 1 else x.shape[0]
@@ -68,7 +69,7 @@ SHUFFLED = 32  # partitions of one shuffle group
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
     """result[p, j] = data[p, indices[p, j]], over the flattened free dims; indices are uint32."""
     data, indices = tile("gather_flattened", "data", data), tile("gather_flattened", "indices", indices)
-    if axis not in (0, 1):
+    if integer("nl.gather_flattened", "axis", axis) not in (0, 1):
         raise IllegalInstruction(refusal("nl.gather_flattened", f"axis={axis}", "the free dims, which is the default"))
     out = like(data, shape=indices.shape)
     nisa.nc_n_gather(dst=out, data=data, indices=indices)

@@ -8,6 +8,7 @@ from typing import Any
 from ..isa import calls as nisa
 from ..operators import OPERATORS, Operator
 from ..tensor import NkiTensor
+from ..values import flag
 from .tiles_like import count, like, reduced_shape, stretched, tile, trailing_axes
 
 ADD, SUBTRACT, MULTIPLY = (OPERATORS[n] for n in ("add", "subtract", "multiply"))
@@ -16,7 +17,7 @@ ADD, SUBTRACT, MULTIPLY = (OPERATORS[n] for n in ("add", "subtract", "multiply")
 def reduce(what: str, op: Operator, x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """op over the last free axes of x, as a new tile of at least two dims."""
     x = tile(what, "x", x)
-    axes = trailing_axes(x, axis, what)
+    axes, keepdims = trailing_axes(x, axis, what), flag(f"nl.{what}", "keepdims", keepdims)
     out = like(x, dtype, reduced_shape(x, axes, keepdims))
     nisa.tensor_reduce(dst=out, op=op, data=x, axis=axes, keepdims=keepdims)
     return out

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..errors import IllegalInstruction, refusal
+from ..integers import integers
 from ..tensor import NkiTensor
 from .creation import ndarray
 
@@ -16,10 +15,6 @@ from .creation import ndarray
 def like(x: NkiTensor, dtype: Any = None, shape: Sequence[int] | None = None) -> NkiTensor:
     """An unwritten SBUF tile of x's shape and dtype, unless others are given."""
     return ndarray(x.shape if shape is None else shape, x.dtype if dtype is None else dtype)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def tile(what: str, name: str, value: object) -> NkiTensor:
@@ -61,8 +56,8 @@ def paired(x: NkiTensor, y: NkiTensor, what: str) -> tuple[NkiTensor, NkiTensor,
 
 def trailing_axes(x: NkiTensor, axis: Any, what: str) -> tuple[int, ...]:
     """`axis` as sorted positive numbers. Raises unless these are the last free dims of x."""
-    given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    axes = tuple(sorted({int(a) % x.ndim for a in given if -x.ndim <= a < x.ndim}))
+    given = integers(f"nl.{what}", "axis", axis if isinstance(axis, (tuple, list)) else (axis,))
+    axes = tuple(sorted({a % x.ndim for a in given if -x.ndim <= a < x.ndim}))
     if not axes or len(axes) != len(given) or axes[0] == 0 or axes != tuple(range(axes[0], x.ndim)):
         last = [list(range(first, x.ndim)) for first in range(x.ndim - 1, 0, -1)]
         raise IllegalInstruction(

@@ -15,11 +15,11 @@ ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GR
     + ("control", "tiles_like")
 )
 ISA_REGISTERS, COMPILER = "nki_sim/isa/registers.py", "nki_sim/compiler.py"
-CHECKING, CONTENTS = "nki_sim/checking.py", "nki_sim/contents.py"
+CHECKING, CONTENTS, INTEGERS = "nki_sim/checking.py", "nki_sim/contents.py", "nki_sim/integers.py"
 
 _views, _functions, _tensors = conformance("views"), conformance("language_functions"), conformance("language_tensors")
 _registers, _loops, _versions = conformance("registers"), conformance("loops"), conformance("versions")
-_arguments, _grids = conformance("arguments"), conformance("grids")
+_arguments, _grids, _kinds = conformance("arguments"), conformance("grids"), conformance("language_arguments")
 
 ROWS: tuple[Mutation, ...] = (
     # -- views
@@ -46,17 +46,30 @@ ROWS: tuple[Mutation, ...] = (
         _views,
     ),
     Mutation(VIEW, "if index.dtype == INT64 and self.on_chip:", "if False:", "int64 scalars address SBUF", _registers),
-    Mutation(
-        TENSOR, "shape[dim], steps[dim] = int(size), 0", "shape[dim], steps[dim] = int(size), 1", "broadcast", _views
-    ),
+    Mutation(TENSOR, "shape[dim], steps[dim] = size, 0", "shape[dim], steps[dim] = size, 1", "broadcast", _views),
     Mutation(TENSOR, "if dims[0] != 0:", "if False:", "the partition is permuted", _views),
     Mutation(TENSOR, "if self.shape[dim] != 1 or self.ndim <= least:", "if False:", "a long dim is squeezed", _views),
     Mutation(
         TENSOR,
-        "self.offset * old // new + (0 if offset is None else int(offset))",
-        "0 if offset is None else int(offset)",
+        'base = self.offset if old == new else self._rescaled("offset", self.offset, old, target)',
+        "base = 0",
         ".ap forgets the view's offset",
         _views,
+    ),
+    Mutation(
+        TENSOR, "        if rest:\n", "        if False:\n", "bytes that no element of .ap covers are cut off", _kinds
+    ),
+    Mutation(TENSOR, "if not all(groups) or not all(", "if not all(", "names of rearrange may be missing", _kinds),
+    Mutation(INTEGERS, "return index(value)", "return int(value)", "1.5 is taken for 1", _kinds),
+    Mutation(
+        VIEW, "* dtypes.itemsize(self.dtype) // allocation.row_bytes", "// self.row_elements", "uneven rows", _kinds
+    ),
+    Mutation(
+        VIEW,
+        "NO_STORAGE if storage is None else storage",
+        "storage",
+        "a tensor without storage fails in Python's words",
+        _kinds,
     ),
     Mutation(
         TENSOR, "if offset is not None and self.offset:", "if False:", "no warning of an offset on a view", _views
@@ -70,8 +83,8 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         TENSOR,
-        "        stride = self.strides[dim] * old // new\n",
-        "        stride = old // new\n",
+        'stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], size, target)',
+        "stride = 1",
         "scalar_offset counts elements",
         _views,
     ),
@@ -86,15 +99,26 @@ ROWS: tuple[Mutation, ...] = (
         _views,
     ),
     Mutation(STRIDES, "if outer != extent * inner:", "if False:", "dims with gaps are merged", _views),
-    Mutation(
-        CONTENTS, "if memory.strides[1] == 0 and memory.shape[1] > 1:", "if False:", "sums of one element", _views
-    ),
+    Mutation(CONTENTS, "memory.strides[1] == 0 and memory.shape[1] > 1", "False", "sums of one element", _views),
     Mutation(CHECKING, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
     # -- functions of the language
     Mutation(ELEMENTWISE, "reverse0=number is x)", "reverse0=False)", "2 - x is x - 2", _functions),
     Mutation(
-        ELEMENTWISE, "return _remainder(floor, x, y, dtype)", "return _remainder(trunc, x, y, dtype)", "mod", _functions
+        ELEMENTWISE,
+        'return _remainder("mod", x, y, y, dtype)',
+        'return _remainder("mod", x, y, x, dtype)',
+        "mod has the sign of x",
+        _functions,
     ),
+    Mutation(
+        ELEMENTWISE,
+        "combine(MULTIPLY, combine(GREATER_EQUAL, rest, size), size)",
+        "combine(MULTIPLY, combine(LESS, rest, -1.0), size)",
+        "41 modulo 41 is 41",
+        _functions,
+    ),
+    Mutation(ELEMENTWISE, "_applied(SIGN, signed)", "_applied(SIGN, y)", "fmod has the sign of y", _functions),
+    Mutation(ELEMENTWISE, "np.divide(1.0, y)", "1.0 / y", "Python divides by zero", _functions),
     Mutation(SHAPES, "if x.shape[0] != shape[0]:", "if False:", "partitions stretch", _functions),
     Mutation(SHAPES, "or axes[0] == 0 or", "or", "the partition is reduced", _functions),
     Mutation(ROUNDING, "predicate=small, reverse_pred=True", "predicate=small", "rounding keeps fractions", _functions),
@@ -124,7 +148,7 @@ ROWS: tuple[Mutation, ...] = (
         "softmax overflows",
         _functions,
     ),
-    Mutation(COMPOSITE, "if not transpose_x:", "if transpose_x:", "matmul transposes the wrong way", _functions),
+    Mutation(COMPOSITE, "if not flag(", "if flag(", "matmul transposes the wrong way", _functions),
     Mutation(
         COMPOSITE, "/ n,\n", '/ count(x, trailing_axes(x, axis, "rms_norm")),\n', "rms_norm ignores n", _functions
     ),

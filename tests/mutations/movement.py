@@ -243,7 +243,7 @@ ROWS: tuple[Mutation, ...] = (
         "partitions can be strided",
         _views,
     ),
-    Mutation(VIEW, "or high >= row or", "or high > row or", "a pattern may end one past its row", _views),
+    Mutation(VIEW, "or high >= row or", "or high - size >= row or", "a pattern may end one past its row", _views),
     Mutation(
         TENSOR,
         'base += 0 if offset is None else integer("ap", "offset", offset)',

@@ -39,6 +39,8 @@ def wide(x: Any) -> Any:
 X, Y = normal("x", 4, 6), normal("y", 4, 6)
 WHOLE = np.array([[7, -7, 8, -8, 5, 6]], np.float32)
 STEPS = np.array([[3, 3, 4, -4, -5, 4]], np.float32)
+COUNTED = np.arange(0, 600, dtype=np.float32).reshape(4, 150)
+ODD = np.tile(np.array([41, 47, 55, 61, 82, 3], np.float32), 100).reshape(4, 150)
 TRUTH = np.array([[0, 1, 0, 1, 1, 0]], np.float32)
 OTHER = np.array([[0, 0, 1, 1, 1, 1]], np.float32)
 
@@ -62,6 +64,17 @@ BINARY = [
     ("mod", WHOLE, STEPS, np.mod),  # the sign of the divisor
     ("mod", WHOLE, 4.0, np.mod),
     ("mod", 7.0, STEPS, np.mod),
+    ("mod", COUNTED, ODD, np.mod),  # 41 * (1 / 41) is less than 1 in float32
+    ("mod", -COUNTED, ODD, np.mod),
+    ("mod", COUNTED, -ODD, np.mod),
+    ("mod", COUNTED, 41, np.mod),
+    ("fmod", COUNTED, ODD, np.fmod),
+    ("fmod", -COUNTED, ODD, np.fmod),
+    ("fmod", COUNTED, -47.0, np.fmod),
+    ("divide", WHOLE, 0, np.divide),  # a number is no Python division either
+    ("divide", 0, WHOLE, np.divide),
+    ("mod", WHOLE, 0.0, np.mod),
+    ("fmod", WHOLE, STEPS * 0, np.fmod),
     ("equal", WHOLE, STEPS, np.equal),
     ("equal", WHOLE, 8.0, np.equal),
     ("not_equal", WHOLE, -7.0, np.not_equal),
@@ -80,7 +93,14 @@ BINARY = [
 def test_two_operands(name: str, x: Any, y: Any, numpy: Any) -> None:
     got = on_tiles(name, x, y)
     assert got.dtype == np.float32, "the dtype of the tile"
-    np.testing.assert_allclose(got, numpy(wide(x), wide(y)).astype(np.float64), rtol=3e-6, atol=1e-6)
+    with np.errstate(all="ignore"):
+        want = numpy(wide(x), wide(y)).astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6)
+
+
+def test_a_remainder_beyond_float32_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"nl.mod: got quotients of 2\*\*24 and more, whose remainder float32"):
+        on_tiles("mod", np.array([[1e9]], np.float32), 3.0)
 
 
 BITS = [
