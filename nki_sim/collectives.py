@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ PARTITIONS = {
 }
 
 
+@dataclass
 class ReplicaGroup(NKIObject):
     """The ranks of a collective: `groups` is a list of lists of ranks without overlap."""
 

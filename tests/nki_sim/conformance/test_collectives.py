@@ -280,6 +280,15 @@ def test_bad_groups(groups: Any, text: str) -> None:
         cc.ReplicaGroup(groups)
 
 
+@pytest.mark.parametrize("version", ["0.6", "0.7"])
+def test_groups_are_equal_by_their_ranks(version: str) -> None:
+    """A dataclass in the reference: it compares and prints its field."""
+    with installed(version):
+        assert cc.ReplicaGroup([[0]]) == ALONE
+        assert cc.ReplicaGroup(groups=[[0, 1]]) != ALONE
+        assert repr(ALONE) == "ReplicaGroup(groups=[[0]])"
+
+
 MORE_RANKS = [
     (lambda t: cc.all_reduce([t], [hbm()], cc.ReplicaGroup([[0, 1]]), nl.add), "a replica group of 2 ranks"),
     (lambda t: cc.all_gather([t], [hbm((8, 6))], cc.ReplicaGroup([[0, 1, 2, 3]]), 0), "a replica group of 4 ranks"),
