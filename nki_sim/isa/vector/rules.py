@@ -120,7 +120,7 @@ def operator_among(name: str, *operators: str) -> Rule:
 
     def rule(call: Call) -> None:
         op = call.arguments[name]
-        if op not in [OPERATORS[n] for n in operators]:
+        if not any(op is OPERATORS[n] for n in operators):
             raise call.refuse(f"{name}={op!r}", ", ".join(f"nl.{n}" for n in operators))
 
     rule.__doc__ = f"{name} {', '.join(operators)}"

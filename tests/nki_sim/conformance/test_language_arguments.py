@@ -169,6 +169,7 @@ VALUES = [
         r"rearrange of \('b', 'c'\)",
     ),
     ("axis", lambda t: nl.program_id(1), r"program_id: got axis 1; allowed: axis 0"),
+    ("operator", lambda t: nisa.tensor_partition_reduce(t[:1], np.ones(2), t), r"op=array\(.*allowed: on trn2 nl.add"),
     ("step", lambda t: nl.static_range(0, 4, 0), "nl.range: got step=0; allowed: an int other than 0"),
 ]
 

@@ -192,6 +192,7 @@ PARTITION_REFUSED = [
     ("elements", {"dst": empty((1, 4))}, ["4 elements per partition in data"]),
     ("minimum", {"op": "minimum"}, ["op=nl.minimum", "nl.add, nl.average, nl.maximum, nl.bitwise_or, nl.bitwise_and"]),
     ("psum", {"data": tile(np.ones((4, 3), np.float32), "psum")}, ["data in psum", "SBUF"]),
+    ("numpy_operator", {"op": np.add}, ["op=<ufunc 'add'>", "nl.add, nl.average"]),
     ("bits_of_floats", {"op": "bitwise_or"}, ["integer dtypes"]),
 ]
 
