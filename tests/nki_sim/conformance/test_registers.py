@@ -101,6 +101,7 @@ UNWRITTEN = (
     nki_sim.IllegalInstruction,
     "VirtualRegister: got a register that nobody wrote; allowed: registers that hold",
 )
+ON_CHIP = nki_sim.IllegalInstruction, "dst in psum; allowed: on trn2 SBUF or HBM"
 ONE_ELEMENT = nki_sim.IllegalInstruction, "1 elements in dst"
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("alloc_float", lambda: nisa.register_alloc(2.5), TypeError, "register_alloc: got x=2.5; allowed: an int"),
@@ -110,6 +111,11 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("move_into_int", lambda: nisa.register_move(3, 4), TypeError, "dst of type int"),
     ("load_two", lambda: loaded(nl.zeros((1, 2), "int32")), nki_sim.IllegalInstruction, "1 elements in src"),
     ("load_psum", lambda: loaded(nl.zeros((1, 1), "int32", buffer=nl.psum)), nki_sim.IllegalInstruction, "SBUF or HBM"),
+    (
+        "store_psum",
+        lambda: nisa.register_store(nl.zeros((1, 1), "int32", buffer=nl.psum), nisa.register_alloc(1)),
+        *ON_CHIP,
+    ),
     ("load_packed", lambda: loaded(nl.ndarray((1, 1), "float8_e5m2_x4")), nki_sim.IllegalInstruction, "_x4"),
     ("store_int", lambda: nisa.register_store(one(0), 3), TypeError, "src of type int"),
     (

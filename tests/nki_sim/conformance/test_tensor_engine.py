@@ -779,6 +779,52 @@ def test_indirection_refusal(target: str, change: Any, text: str) -> None:
         inside(body, target=target)
 
 
+BASES = [
+    # id, partitions where stationary, moving, their index and the index of dst start; what the message says, if any
+    ("equal", 32, 32, 32, 32, ""),
+    ("moving", 32, 32, 0, 32, "moving at partition 32; allowed: on trn3 partition 0, where its index starts"),
+    ("dst", 32, 32, 32, 0, "the index of dst at partition 0; allowed: on trn3 partition 32, where stationary starts"),
+    ("quadrant", 32, 32, 16, 32, "index at partition 16; allowed: a multiple of 32"),
+]
+
+
+@pytest.mark.parametrize(
+    ("stationary", "moving", "index", "scattered", "text"), [r[1:] for r in BASES], ids=[r[0] for r in BASES]
+)
+def test_base_partitions_of_gathered_operands(
+    stationary: int, moving: int, index: int, scattered: int, text: str
+) -> None:
+    """An operand starts where its index does, and the index of dst where stationary does; indices at a quadrant."""
+    x, y = whole("base x", (32, 32), BF16), whole("base y", (32, 8), BF16)
+
+    def body(a: Any, b: Any, i: Any) -> np.ndarray:
+        left, right = (nl.ndarray((64, t.shape[1]), nl.bfloat16, buffer=nl.sbuf) for t in (a, b))
+        table, dst = nl.ndarray((64, 1), nl.uint32, buffer=nl.sbuf), nl.ndarray((32, 8), nl.float32, buffer=nl.psum)
+        nisa.memset(dst=dst, value=0.0)
+        nisa.dma_copy(dst=left[stationary : stationary + 32], src=a)
+        nisa.dma_copy(dst=right[moving : moving + 32], src=b)
+        for start in (0, 32):
+            nisa.dma_copy(dst=table[start : start + 32], src=i)
+        rows, columns = table[index : index + 32], table[scattered : scattered + 32]
+        nisa.nc_matmul(
+            dst=dst.indirect(columns, num_elem=8),
+            stationary=left[stationary : stationary + 32],
+            moving=right[moving : moving + 32].indirect(rows, num_elem=8),
+        )
+        return contents(dst)
+
+    order = np.uint32([3, 1, 0, 2, 7, 6, 5, 4])
+    column = np.zeros((32, 1), np.uint32)
+    column[:8, 0] = order
+    if text:
+        with pytest.raises(nki_sim.IllegalInstruction, match=text):
+            inside(body, x, y, column, target="trn3")
+        return
+    expected = np.zeros((32, 8))
+    expected[:, order] = product(x, y[:, order])
+    np.testing.assert_array_equal(inside(body, x, y, column, target="trn3"), expected)
+
+
 def test_float32_cannot_be_gathered() -> None:
     def body() -> None:
         x = nl.ndarray((32, 40), nl.float32, buffer=nl.sbuf)

@@ -313,6 +313,7 @@ def test_targets_follow_the_environment(monkeypatch: Any) -> None:
         monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", name)
         kernel(X)
         assert nisa.get_nc_version() == nisa.nc_version(number)
+        assert nisa.get_nc_sub_version() == 0  # the first silicon revision
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE")
     kernel(X)
     assert seen == [(nisa.nc_version(n), 128 * kib * 1024) for _, n, kib in (*sizes, ("", 3, 224))]
