@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import refusal
 from ..isa import calls as nisa
+from ..isa.tensor_engine import FP8
 from ..memory import MemoryRegion
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
@@ -65,7 +66,8 @@ def rms_norm(
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     """A two-dim tile with partitions and elements swapped, in PSUM (Tensor Engine, at most 128 x 128)."""
     x = tile("transpose", "x", x)
-    turned = ndarray((x.free_size, x.partitions), x.dtype, MemoryRegion.psum)
+    step = 2 if x.dtype in FP8 else 1  # gen3 transposes fp8 into elements of 16 bits
+    turned = ndarray((x.free_size, x.partitions * step), x.dtype, MemoryRegion.psum)[:, ::step]
     nisa.nc_transpose(dst=turned, data=x)
     if dtype is None or dtype == x.dtype:
         return turned

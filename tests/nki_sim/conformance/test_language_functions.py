@@ -438,6 +438,21 @@ def test_transpose_lands_in_psum(dtype: str | None) -> None:
     np.testing.assert_array_equal(inside(body, X), X.T.astype(BF16 if dtype else np.float32))
 
 
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2])
+def test_fp8_is_transposed_and_multiplied(target: str, dtype: Any) -> None:
+    """Also on gen3, whose Tensor Engine writes it as 16 bits."""
+    x, y = (rng(name).integers(-4, 5, shape).astype(dtype) for name, shape in (("fx", (5, 7)), ("fy", (7, 3))))
+
+    def body(a: Any, b: Any) -> Any:
+        return contents(nl.transpose(nl.load(a))), contents(nl.matmul(nl.load(a), nl.load(b)))
+
+    turned, multiplied = inside(body, x, y, target=target)
+    assert turned.dtype == dtype
+    np.testing.assert_array_equal(turned, x.T)
+    np.testing.assert_array_equal(multiplied, wide(x) @ wide(y))
+
+
 CONDITION = np.array([[1, 0, 1, 0, 0, 1]] * 4, np.float32)
 SELECTIONS = [
     ("two_tiles", X, Y, np.float32),
