@@ -17,6 +17,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import refusal
+
 Array = NDArray[Any]
 
 
@@ -99,8 +101,14 @@ def canonical(dtype: Any, remedy: str = "") -> DType:
             name = _FROM_NUMPY.get(inner) if isinstance(inner, np.dtype) else None
         if name is not None:
             return name
-    near = difflib.get_close_matches(str(dtype), FORMATS, 1) or ["float32"]
-    raise TypeError(f"dtype: got {dtype!r}; allowed: {', '.join(FORMATS)}; {remedy or f'use nl.{near[0]}'}")
+    raise TypeError(refusal("dtype", repr(dtype), ", ".join(FORMATS), remedy or f"use nl.{_near(str(dtype))}"))
+
+
+def _near(name: str) -> str:
+    """The format that was meant: by its name, torch's included, or for double precision the widest float there is."""
+    name = name.removeprefix("torch.")
+    near = [name] if name in FORMATS else difflib.get_close_matches(name, FORMATS, 1)
+    return near[0] if near and name not in ("float64", "double") else "float32"
 
 
 def itemsize(name: str) -> int:

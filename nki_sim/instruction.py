@@ -164,7 +164,10 @@ class Instruction:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}: {error}; allowed: {self.name}({self.call_form})") from None
+            old_style = "dst" in self.required and "dst" not in kwargs
+            remedy = "; dst= comes first, and nothing is returned" if old_style else ""
+            allowed = f"{self.name}({self.call_form}){remedy}"
+            raise TypeError(f"{self.name}: {error}; allowed: {allowed}  ({where()})") from None
         return {**self.defaults, **bound.arguments}
 
     def _spread(self, arguments: dict[str, Any]) -> dict[str, Operand]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,6 +12,27 @@ from .errors import caution, refusal
 from .nkiobject import NKIObject
 
 NUMBERS = (int, float, complex, np.number, np.bool_, np.ndarray)
+OPERATORS = {  # Python's method: its symbol, and the function of nki.language in its place
+    "add": ("+", "add"),
+    "sub": ("-", "subtract"),
+    "mul": ("*", "multiply"),
+    "truediv": ("/", "divide"),
+    "floordiv": ("//", "floor"),
+    "mod": ("%", "mod"),
+    "pow": ("**", "power"),
+    "matmul": ("@", "matmul"),
+    "and": ("&", "bitwise_and"),
+    "or": ("|", "bitwise_or"),
+    "xor": ("^", "bitwise_xor"),
+    "lshift": ("<<", "left_shift"),
+    "rshift": (">>", "right_shift"),
+    "neg": ("-", "negative"),
+    "invert": ("~", "invert"),
+    "abs": ("abs()", "abs"),
+}
+COMPARISONS = {"lt": ("<", "less"), "le": ("<=", "less_equal"), "gt": (">", "greater"), "ge": (">=", "greater_equal")}
+UNARY = ("neg", "invert", "abs")
+DECIDE = "use nl.where, a predicated copy or nl.while_loop"
 
 
 class Opaque(NKIObject):
@@ -20,14 +43,19 @@ class Opaque(NKIObject):
 
     __slots__ = ()
 
-    def _look(self, use: str) -> NoReturn:
+    def _look(self, use: str, remedy: str = DECIDE) -> NoReturn:
         allowed = "tensors as operands of instructions; what they hold is not known while the kernel is traced"
-        remedy = "use nl.where, a predicated copy or nl.while_loop"
+        raise TypeError(refusal("NkiTensor", f"{use} of {self!r}", allowed, remedy))
+
+    def _compute(self, use: str, function: str) -> NoReturn:
+        known = hasattr(sys.modules.get("nki.language"), function)
+        remedy = f"write nl.{function}(...)" if known else "write it with these"
+        allowed = "instructions of nki.isa, functions of nki.language"
         raise TypeError(refusal("NkiTensor", f"{use} of {self!r}", allowed, remedy))
 
     def __bool__(self) -> bool:
         what = f"NkiTensor: got the truth (if, while, and, or, not) of {self!r}, which is True whatever it holds"
-        caution(f"{what}; write `is not None` to ask whether there is a tensor")
+        caution(f"{what}; write `!= None`, from NKI 0.7 on also `is not None`, to ask whether there is a tensor")
         return True
 
     def __int__(self) -> int:
@@ -40,29 +68,36 @@ class Opaque(NKIObject):
         self._look("float()")
 
     def __iter__(self) -> NoReturn:
-        self._look("iteration")
+        self._look("iteration", "loop over range() and slice, as in t[i : i + 1]")
 
     def __contains__(self, item: object) -> bool:
         self._look("Python's in")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._look("NumPy")
+        self._look("NumPy", "return it from the kernel, or nl.device_print it")
 
-    def __lt__(self, other: object) -> bool:
-        self._look("Python's <")
-
-    def __le__(self, other: object) -> bool:
-        self._look("Python's <=")
-
-    def __gt__(self, other: object) -> bool:
-        self._look("Python's >")
-
-    def __ge__(self, other: object) -> bool:
-        self._look("Python's >=")
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
+        self._compute(f"NumPy's {ufunc.__name__}", ufunc.__name__)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NUMBERS):
-            self._look("Python's == or !=")
+            self._look("Python's == or !=", f"write nl.equal(...), and {DECIDE} to act on it")
         return self is other
 
     __hash__ = object.__hash__
+
+
+def _arithmetic(symbol: str, function: str) -> Callable[..., NoReturn]:
+    return lambda self, *other: self._compute(f"Python's {symbol}", function)
+
+
+def _comparison(symbol: str, function: str) -> Callable[..., NoReturn]:
+    return lambda self, other: self._look(f"Python's {symbol}", f"write nl.{function}(...), and {DECIDE} to act on it")
+
+
+for _name, _written in OPERATORS.items():
+    setattr(Opaque, f"__{_name}__", _arithmetic(*_written))
+    if _name not in UNARY:
+        setattr(Opaque, f"__r{_name}__", _arithmetic(*_written))
+for _name, _written in COMPARISONS.items():
+    setattr(Opaque, f"__{_name}__", _comparison(*_written))

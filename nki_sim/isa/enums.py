@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
+from ..errors import refusal
 from ..generations import generation
 from ..machine import running
 
 
-class engine(enum.Enum):
+class _Explained(enum.EnumMeta):
+    """Enums that list their members when asked for another one."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in cls.__members__:  # Python before 3.11 finds members here
+            return cls.__members__[name]
+        raise AttributeError(refusal(f"nisa.{cls.__name__}", repr(name), ", ".join(cls.__members__)))
+
+
+class engine(enum.Enum, metaclass=_Explained):
     """Engines of a NeuronCore."""
 
     unknown = 0
@@ -20,7 +33,7 @@ class engine(enum.Enum):
     sync = 6
 
 
-class reduce_cmd(enum.Enum):
+class reduce_cmd(enum.Enum, metaclass=_Explained):
     """What an instruction does with the accumulator registers of its engine."""
 
     idle = 0
@@ -30,7 +43,7 @@ class reduce_cmd(enum.Enum):
     load_reduce = 4
 
 
-class dge_mode(enum.Enum):
+class dge_mode(enum.Enum, metaclass=_Explained):
     """Who generates the descriptors of a DMA."""
 
     unknown = 0
@@ -39,21 +52,21 @@ class dge_mode(enum.Enum):
     none = 3
 
 
-class oob_mode(enum.Enum):
+class oob_mode(enum.Enum, metaclass=_Explained):
     """What an index outside the tensor does at run time."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(enum.Enum):
+class matmul_perf_mode(enum.Enum, metaclass=_Explained):
     """Performance mode of a matmul."""
 
     none = "none"
     double_row = "double_row"
 
 
-class nc_version(enum.IntEnum):
+class nc_version(enum.IntEnum, metaclass=_Explained):
     """NeuronCore generation; ordered."""
 
     gen2 = 2
@@ -61,7 +74,7 @@ class nc_version(enum.IntEnum):
     gen4 = 4
 
 
-class dma_engine(enum.Enum):
+class dma_engine(enum.Enum, metaclass=_Explained):
     """Who carries a core-to-core exchange."""
 
     dma = 1

@@ -270,5 +270,5 @@ def test_canonical_names(given: object, name: str) -> None:
     ids=["no_core_has_it", "misspelt", "cut_short"],
 )
 def test_formats_that_no_core_has_are_refused(given: object, remedy: str) -> None:
-    with pytest.raises(TypeError, match=rf"dtype: got .*; allowed: float32, .*; {remedy}$"):
+    with pytest.raises(TypeError, match=rf"dtype: got .*; allowed: float32, .*; {remedy}  \(test_dtypes.py:"):
         dtypes.canonical(given)

@@ -746,10 +746,7 @@ LOOKS = [
     ("float", float, r"float\(\)"),
     ("range", range, r"an index or range\(\)"),
     ("index", lambda t: [1, 2][t], "an index"),
-    ("iteration", list, "iteration"),
     ("in", lambda t: 1.0 in t, "Python's in"),
-    ("numpy", np.asarray, "NumPy"),
-    ("numpy_function", np.exp, "NumPy"),
     ("equal", lambda t: t == 1, "Python's == or !="),
     ("equal_swapped", lambda t: operator.eq(1.0, t), "Python's == or !="),
     ("not_equal", lambda t: t != 0.5, "Python's == or !="),
@@ -774,7 +771,7 @@ def test_python_does_not_see_what_a_tensor_holds(case: str, look: Callable[[Any]
 @pytest.mark.parametrize("look", [lambda t: not t, lambda t: not (t and 1), lambda t: not (0 or t)])
 def test_a_tensor_is_true_whatever_it_holds(look: Callable[[Any], Any], nki: str) -> None:
     """Published kernels write `if tensor:` to ask whether they were given one."""
-    message = r"the truth .* of NkiTensor\(tensor, .*which is True whatever it holds.* `is not None`.*test_views.py"
+    message = r"the truth .* of NkiTensor\(tensor, .*True whatever it holds.* `!= None`.* `is not None`.*\("
     with pytest.warns(UserWarning, match=message):
         assert inside(lambda: look(nl.zeros((1, 1), "float32")), nki=nki) is False
 

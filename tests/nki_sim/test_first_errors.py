@@ -1,0 +1,62 @@
+"""What who comes from NumPy, torch or NKI 0.1 writes first, and the sentence that answers it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nki_sim
+
+nki_sim.install()
+
+import nki  # noqa: E402
+import nki.isa as nisa  # noqa: E402
+import nki.language as nl  # noqa: E402
+
+X = np.ones((2, 3), np.float32)
+MISSING = r"missing a required argument: 'src'; allowed: tensor_copy\("
+FIRST = "dst= comes first, and nothing is returned"
+OPERATORS = r"allowed: instructions of nki.isa, functions of nki.language; write nl\.{}\(\.\.\.\)"
+
+ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
+    # id                what is written                                       what is said
+    ("returns", lambda x, t: nisa.tensor_tensor(t, t, op=nl.add), FIRST),
+    ("two_operands", lambda x, t: nisa.nc_matmul(t, t), FIRST),
+    ("dtype", lambda x, t: nisa.tensor_copy(t, dtype=nl.float32), FIRST),
+    ("forgotten", lambda x, t: nisa.tensor_copy(dst=t), MISSING),
+    ("misspelt", lambda x, t: nisa.tensor_copy(dst=t, source=t), MISSING),
+    ("add", lambda x, t: t + t, r"NkiTensor: got Python's \+ of .*" + OPERATORS.format("add")),
+    ("add_a_number", lambda x, t: t + 1.0, OPERATORS.format("add")),
+    ("number_first", lambda x, t: 1.0 - t, OPERATORS.format("subtract")),
+    ("matmul", lambda x, t: t @ t, OPERATORS.format("matmul")),
+    ("power", lambda x, t: t**2, OPERATORS.format("power")),
+    ("in_place", lambda x, t: operator.imul(t, 2), OPERATORS.format("multiply")),
+    ("negative", lambda x, t: -t, OPERATORS.format("negative")),
+    ("bits", lambda x, t: t & t, OPERATORS.format("bitwise_and")),
+    ("compare", lambda x, t: t > 1, r"Python's > of .*; write nl\.greater\(\.\.\.\), and use nl\.where"),
+    ("numpy", lambda x, t: np.exp(t), r"NkiTensor: got NumPy's exp of .*; write nl\.exp\(\.\.\.\)"),
+    ("numpy_first", lambda x, t: np.float32(2) * t, OPERATORS.format("multiply")),
+    ("numpy_only", lambda x, t: np.sinh(t), "got NumPy's sinh of .*; write it with these"),
+    ("iterate", lambda x, t: [row for row in t], r"iteration of .*loop over range\(\) and slice"),
+    ("as_array", lambda x, t: np.asarray(t), r"return it from the kernel, or nl\.device_print it"),
+    ("torch_dtype", lambda x, t: nl.ndarray((2, 3), torch.float32), r"got torch\.float32; .*; use nl\.float32"),
+    ("torch_half", lambda x, t: nl.ndarray((2, 3), torch.bfloat16), r"; use nl\.bfloat16"),
+    ("double", lambda x, t: nl.ndarray((2, 3), "float64"), r"got 'float64'; .*; use nl\.float32"),
+    ("enum", lambda x, t: nisa.tensor_copy(t, t, engine=nisa.engine.vectr), "engine: got 'vectr'; allowed: .*vector"),
+    ("numpy_operator", lambda x, t: nisa.tensor_scalar(t, t, np.add, 1.0), "operator of nki.language such as nl.add"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "words"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_a_first_attempt_is_answered(write: Callable[[Any, Any], Any], words: str) -> None:
+    def kernel(x: Any) -> Any:
+        write(x, nl.load(x))
+        return x
+
+    with pytest.raises((TypeError, ValueError, AttributeError), match=rf"{words}.*\(test_first_errors\.py:\d+\)"):
+        nki.simulate(kernel)(X)
