@@ -97,6 +97,9 @@ def load_register(dst: Any, src: Any) -> None:
     register_load(dst=dst, src=src)
 
 
+load_register.__qualname__ = "register_load"
+
+
 @instruction(
     engine=SYNC,
     operands={"dst": writes("1", MEMORY, REGISTER_DTYPES, form=Form.VIEW)},
@@ -137,6 +140,9 @@ def load_scalar(src: Any) -> NkiScalar:
     scalar = NkiScalar(None, src.dtype if isinstance(src, NkiTensor) and src.dtype in BITS else None)
     scalar_load(dst=scalar, src=src)
     return scalar
+
+
+load_scalar.__qualname__ = "scalar_load"
 
 
 def scalar_fits(call: Call) -> None:

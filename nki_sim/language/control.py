@@ -76,6 +76,9 @@ class TileSize(NKIObject):
     def __init__(self) -> None:
         pass
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"tile_size: got {name} = {value!r}; allowed: reading; the sizes are those of the target")
+
     def __getattr__(self, name: str) -> int:
         if name not in TILE_SIZES:
             raise AttributeError(f"tile_size: got {name!r}; allowed: {', '.join(TILE_SIZES)}")

@@ -20,7 +20,7 @@ from ..operators import OPERATORS, Operator
 from ..tensor import NkiTensor
 from ..values import is_number
 from .rounding import floor
-from .tiles_like import like, paired
+from .tiles_like import like, named, paired
 
 ADD, SUBTRACT, MULTIPLY, GREATER_EQUAL, LESS, ABS, SIGN = (
     OPERATORS[n] for n in ("add", "subtract", "multiply", "greater_equal", "less", "abs", "sign")
@@ -55,8 +55,8 @@ def function_of(op: Operator) -> Callable[..., NkiTensor]:
     def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         return combine(op, x, y, dtype)
 
-    function.__name__, function.__doc__ = op.name, f"x {op.name} y, element by element; tiles, or a tile and a number."
-    return function
+    function.__doc__ = f"x {op.name} y, element by element; tiles, or a tile and a number."
+    return named(op.name, function)
 
 
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:

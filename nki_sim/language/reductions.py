@@ -9,7 +9,7 @@ from ..isa import calls as nisa
 from ..operators import OPERATORS, Operator
 from ..tensor import NkiTensor
 from ..values import flag
-from .tiles_like import count, like, reduced_shape, stretched, tile, trailing_axes
+from .tiles_like import count, like, named, reduced_shape, stretched, tile, trailing_axes
 
 ADD, SUBTRACT, MULTIPLY = (OPERATORS[n] for n in ("add", "subtract", "multiply"))
 
@@ -29,8 +29,8 @@ def reduction(name: str, op: Operator) -> Callable[..., NkiTensor]:
     def function(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
         return reduce(name, op, x, axis, dtype, keepdims)
 
-    function.__name__, function.__doc__ = name, f"{name} over the last free axes."
-    return function
+    function.__doc__ = f"{name} over the last free axes."
+    return named(name, function)
 
 
 def mean(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:

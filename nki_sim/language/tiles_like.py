@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import IllegalInstruction, refusal
@@ -15,6 +15,12 @@ from .creation import ndarray
 def like(x: NkiTensor, dtype: Any = None, shape: Sequence[int] | None = None) -> NkiTensor:
     """An unwritten SBUF tile of x's shape and dtype, unless others are given."""
     return ndarray(x.shape if shape is None else shape, x.dtype if dtype is None else dtype)
+
+
+def named(name: str, function: Callable[..., NkiTensor]) -> Callable[..., NkiTensor]:
+    """A function made by another, with the name that Python calls it by when its arguments do not fit."""
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
 def tile(what: str, name: str, value: object) -> NkiTensor:

@@ -15,7 +15,7 @@ from ..isa import calls as nisa
 from ..operators import OPERATORS, Operator
 from ..tensor import NkiTensor
 from .rounding import ceil, floor, trunc
-from .tiles_like import like, tile
+from .tiles_like import like, named, tile
 
 ADD, SUBTRACT, MULTIPLY, MAXIMUM, MINIMUM, GREATER = (
     OPERATORS[n] for n in ("add", "subtract", "multiply", "maximum", "minimum", "greater")
@@ -34,8 +34,8 @@ def function_of(op: Operator) -> Callable[..., NkiTensor]:
         nisa.activation(dst=out, op=op, data=x)
         return out
 
-    function.__name__, function.__doc__ = op.name, f"{op.name}(x), element by element."
-    return function
+    function.__doc__ = f"{op.name}(x), element by element."
+    return named(op.name, function)
 
 
 def copy(x: Any, dtype: Any = None) -> NkiTensor:

@@ -190,6 +190,28 @@ def test_files_that_hold_no_constant(tmp_path: Path) -> None:
             inside(lambda path=path: nl.shared_constant(path))
 
 
+SIGNATURES = [
+    (lambda t: nl.add(t), r"^add\(\) missing 1 required positional argument: 'y'"),
+    (lambda t: nl.exp(t, mask=t), r"^exp\(\) got an unexpected keyword argument 'mask'"),
+    (lambda t: nl.sum(t), r"^sum\(\) missing 1 required positional argument: 'axis'"),
+    (lambda t: nl.max(t), r"^max\(\) missing 1 required positional argument: 'axis'"),
+    (lambda t: nisa.register_load(reg()), r"^register_load\(\) missing 1 required positional argument: 'src'"),
+    (lambda t: nisa.scalar_load(), r"^scalar_load\(\) missing 1 required positional argument: 'src'"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), SIGNATURES)
+def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        inside(lambda: call(counted((4, 6, 5))) and None)
+
+
+def test_the_sizes_of_tiles_stay_as_they_are() -> None:
+    with pytest.raises(AttributeError, match="tile_size: got pmax = 64; allowed: reading"):
+        nl.tile_size.pmax = 64
+    assert nl.tile_size.pmax == 128
+
+
 # -- bytes that an element of another dtype does not cover ------------------------------------------------------------
 
 UNEVEN = [
