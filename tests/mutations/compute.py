@@ -228,6 +228,9 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(RUNNING, '        operand_of("op0", "imm0"),\n', "", "cumulative ignores the operand of abs", _running),
     Mutation(ELEMENTWISE, "np.where(y < 0, fractions, ", "np.where(True, fractions, ", "powers round", _elementwise),
     Mutation(SCALAR, "    if np.isnan(least):\n", "    if False:\n", "one NaN hides other inputs", _operators),
+    Mutation(
+        ELEMENTWISE, "    if generation < 4:\n", "    if generation < 3:\n", "any operator on Scalar", _elementwise
+    ),
     # -- Vector Engine: copies
     Mutation(
         COPIES,
@@ -281,7 +284,7 @@ ROWS: tuple[Mutation, ...] = (
     # -- Vector Engine: element-wise
     Mutation(
         ELEMENTWISE,
-        "    if words and op is not POWER:",
+        "    if words:",
         "    if False:",
         "32-bit integers go through float32 on GpSimd",
         _elementwise,
@@ -323,8 +326,8 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         ELEMENTWISE,
-        "ops not in ((MULTIPLY, ADD), (MULTIPLY,), (ADD,))",
-        "ops not in ((MULTIPLY, ADD), (ADD, MULTIPLY), (MULTIPLY,), (ADD,))",
+        "ops in ((MULTIPLY, ADD), (MULTIPLY,), (ADD,))",
+        "ops in ((MULTIPLY, ADD), (ADD, MULTIPLY), (MULTIPLY,), (ADD,))",
         "the Scalar Engine adds before it multiplies",
         _elementwise,
     ),

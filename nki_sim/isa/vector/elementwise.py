@@ -78,14 +78,23 @@ def exact(integers: Array) -> Array:
     return integers.astype(np.int64)
 
 
+def on_scalar_engine(call: Call, ops: tuple[Any, ...]) -> None:
+    """gen3's Scalar Engine has three combinations of operators, gen4's all arithmetic ones (trainium3_arch.rst)."""
+    generation, allowed = call.target.number, "multiply then add, multiply, or add, from gen3 on"
+    if generation < 4:
+        legal = generation == 3 and ops in ((MULTIPLY, ADD), (MULTIPLY,), (ADD,))
+    else:
+        legal, allowed = not any(isinstance(op, Operator) and op.bitwise for op in ops), "arithmetic operators"
+    if not legal:
+        raise call.refuse(f"operators {ops} on the Scalar Engine", allowed, "use engine.vector")
+
+
 def tensor_scalar_engine(call: Call) -> str:
     """The Vector Engine, unless another one is asked for; rsqrt alone runs on GpSimd where that reaches the tiles."""
     asked, op0, op1 = call.arguments["engine"], call.arguments["op0"], call.arguments["op1"]
     ops = (op0,) if op1 is None else (op0, op1)
     if asked is engines.scalar:
-        if call.target.number < 3 or ops not in ((MULTIPLY, ADD), (MULTIPLY,), (ADD,)):
-            allowed = "multiply then add, multiply, or add, from gen3 on"
-            raise call.refuse(f"operators {ops} on the Scalar Engine", allowed, "use engine.vector")
+        on_scalar_engine(call, ops)
         return SCALAR
     if asked is engines.gpsimd:
         if any(op is not RSQRT for op in ops):

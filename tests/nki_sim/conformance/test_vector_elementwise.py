@@ -452,6 +452,29 @@ def test_tensor_scalar_engines(case: str, arguments: dict[str, Any], engine: str
     np.testing.assert_array_equal(run("tensor_scalar", **given)["dst"], SQUARE * expected)
 
 
+GEN4_SCALAR = [
+    ("other_order", {"op0": "add", "operand0": 2.0, "op1": "multiply", "operand1": 3.0}, 9.0),
+    ("one", {"op0": "maximum", "operand0": 4.0}, 4.0),
+    ("reversed", {"op0": "subtract", "operand0": 4.0, "reverse0": True}, 3.0),
+    ("unary", {"op0": "add", "operand0": 3.0, "op1": "square"}, 16.0),
+    ("compare", {"op0": "less", "operand0": COLUMN * 2}, 1.0),
+]
+
+
+@pytest.mark.parametrize(("case", "arguments", "expected"), GEN4_SCALAR, ids=[row[0] for row in GEN4_SCALAR])
+def test_scalar_engine_of_gen4_does_every_arithmetic_operator(case: str, arguments: Any, expected: float) -> None:
+    """trainium3_arch.rst, performance mode: it supports tensor_scalar natively, as the Vector Engine."""
+    given = {"dst": empty((4, 4)), "data": SQUARE, "engine": "scalar", **arguments}
+    assert engine_of("tensor_scalar", "trn3", **given) == "scalar"
+    np.testing.assert_array_equal(run("tensor_scalar", "trn3", **given)["dst"], SQUARE * expected)
+
+
+def test_bits_stay_on_the_vector_engine_on_gen4() -> None:
+    given = {"dst": empty((4, 4), "int32"), "data": WORDS, "op0": "bitwise_and", "operand0": 1}
+    parts = ["operators (nl.bitwise_and,) on the Scalar Engine", "on trn3 arithmetic operators", "use engine.vector"]
+    assert_refused("tensor_scalar", *parts, target="trn3", engine="scalar", **given)
+
+
 def test_scalar_engine_of_gen2_does_no_tensor_scalar() -> None:
     arguments = {"dst": empty((4, 4)), "data": SQUARE, "op0": "add", "operand0": 1.0, "engine": "scalar"}
     assert_refused(
