@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 from collections.abc import Iterator
 from functools import cache
@@ -60,8 +61,17 @@ def _split(dotted: str) -> tuple[str, str] | None:
 def _name(piece: Reached, node: ast.AST, version: str) -> Iterator[Finding]:
     dotted = piece.dotted(node) or ""
     found = _split(dotted)
-    if found and dotted == ".".join(found):  # the outer nodes of a chain repeat it
+    if not found:
+        return
+    if dotted == ".".join(found):  # the outer nodes of a chain repeat it
         yield from _export(piece, node, dotted, version)
+        return
+    kind, (member, *deeper) = (
+        exports(found[0], version).get(found[1]),
+        dotted.removeprefix(".".join(found) + ".").split("."),
+    )
+    if isinstance(kind, enum.EnumMeta) and not deeper and member not in kind.__members__:
+        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version)
 
 
 def _export(piece: Reached, node: ast.AST, dotted: str, version: str) -> Iterator[Finding]:
@@ -105,14 +115,32 @@ def _call(piece: Reached, node: ast.Call, version: str) -> Iterator[Finding]:
         kind = function.enums.get(name) if isinstance(function, Instruction) else None
         if kind is not None and isinstance(literal, int):
             yield Finding.at(RULES["enum-number"], piece, value, name=dotted, argument=name, kind=kind.__name__)
+    spread = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+    if parameters is not None and not spread:
+        yield from _count(piece, node, dotted, parameters)
 
 
-def _parameters(function: Any) -> list[str] | None:
-    """The keywords that a call may have; None when it may have any, or nothing is known."""
-    if isinstance(function, Instruction):
-        return list(function.parameters)
-    if not inspect.isfunction(function):
+def _count(piece: Reached, node: ast.Call, dotted: str, parameters: dict[str, bool]) -> Iterator[Finding]:
+    """Arguments that a call lacks, or has too many of."""
+    given = {*[*parameters][: len(node.args)], *(keyword.arg for keyword in node.keywords)}
+    missing = [f"{name}=" for name, required in parameters.items() if required and name not in given]
+    takes = ", ".join(parameters)
+    if len(node.args) > len(parameters):
+        words = {"most": len(parameters), "given": len(node.args), "parameters": takes}
+        yield Finding.at(RULES["too-many"], piece, node, name=dotted, **words)
+    if missing:
+        remedy = f"it takes {takes}"
+        if "dst" in parameters and "dst" not in [keyword.arg for keyword in node.keywords]:
+            remedy = "dst= comes first since NKI 0.2, and nothing is returned"
+        yield Finding.at(RULES["missing"], piece, node, name=dotted, arguments=", ".join(missing), remedy=remedy)
+
+
+def _parameters(function: Any) -> dict[str, bool] | None:
+    """The arguments that a call may have, and whether it must; None when it may have any, or nothing is known."""
+    if not isinstance(function, Instruction) and not inspect.isfunction(function):
         return None
-    parameters = inspect.signature(function).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return None if open_ended else list(parameters)
+    signature = function.signature if isinstance(function, Instruction) else inspect.signature(function)
+    parameters = signature.parameters.values()
+    if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL, p.KEYWORD_ONLY) for p in parameters):
+        return None
+    return {p.name: p.default is p.empty for p in parameters}

@@ -14,12 +14,11 @@ from .findings import Finding
 from .reach import FUNCTIONS, Reached
 from .rules import RULES
 
-Kind = Literal["register", "tensor", "argument"]
+Kind = Literal["register", "virtual", "tensor", "argument"]  # "virtual": a register without + - *
 Known = dict[str, Kind]
 
-MAKES_REGISTER = frozenset(
-    f"nki.isa.{name}" for name in ("register_alloc", "scalar_load", "VirtualRegister", "NkiScalar")
-)
+MAKES_VIRTUAL = frozenset({"nki.isa.register_alloc", "nki.isa.VirtualRegister"})
+MAKES_REGISTER = frozenset({"nki.isa.scalar_load", "nki.isa.NkiScalar"})
 MAKES_TENSOR = frozenset(
     f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "zeros_like", "empty_like", "load", "copy")
 )
@@ -144,12 +143,19 @@ class _Flow:
                     self.decision(value, "and/or", known)
             elif isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
                 self.decision(part.operand, "not", known)
+            elif isinstance(part, (ast.BinOp, ast.UnaryOp)):
+                operands = [part.left, part.right] if isinstance(part, ast.BinOp) else [part.operand]
+                if "virtual" in [self.kind(operand, known) for operand in operands]:
+                    self.report(part, "virtual", "arithmetic", "arithmetic")
             elif isinstance(part, ast.comprehension):
                 for test in part.ifs:
                     self.decision(test, "if", known)
             elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in LOOKS:
                 for argument in part.args:
                     self.report(argument, self.kind(argument, known), f"{part.func.id}()", "number")
+            elif isinstance(part, ast.Call) and self.dotted(part.func) in MAKES_TENSOR:
+                for extent in part.args[0].elts if part.args and isinstance(part.args[0], ast.Tuple) else ():
+                    self.report(extent, self.kind(extent, known), "a shape", "number")
 
     def decision(self, test: ast.expr, use: str, known: Known) -> None:
         if isinstance(test, ast.BoolOp):
@@ -164,7 +170,7 @@ class _Flow:
 
     def report(self, node: ast.expr, kind: Kind | None, use: str, rule: str) -> None:
         if kind is not None:
-            name = rule if kind == "register" else "tensor-value"
+            name = rule if kind in ("register", "virtual") else "tensor-value"
             self.found.setdefault((node.lineno, node.col_offset), Finding.at(RULES[name], self.piece, node, use=use))
 
     def kind(self, node: ast.expr, known: Known) -> Kind | None:
@@ -187,6 +193,8 @@ class _Flow:
 
     def kind_of_call(self, node: ast.Call, known: Known) -> Kind | None:
         dotted = self.dotted(node.func)
+        if dotted in MAKES_VIRTUAL:
+            return "virtual"
         if dotted in MAKES_REGISTER:
             return "register"
         if dotted in MAKES_TENSOR:

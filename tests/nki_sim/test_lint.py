@@ -188,6 +188,23 @@ NAMES = [
         body("z = nl.ndarray((1, 1), nl.int32, buffer=nl.sbuf)"),
         elsewhere=False,
     ),
+    Row(
+        "unknown-name",
+        "0.7",
+        body("nisa.tensor_copy(x, y, engine=nisa.engine.vectr)  # <-"),
+        body("nisa.tensor_copy(x, y, engine=nisa.engine.vector)\nn = nisa.engine.vector.name"),
+        elsewhere=False,
+    ),
+    Row("missing", "0.7", body("y = nisa.tensor_copy(x)  # <-"), body("nisa.tensor_copy(x, src=y)"), elsewhere=False),
+    Row(
+        "missing",
+        "0.6",
+        body("y = nisa.nc_matmul(x, y)  # <-"),
+        body("nisa.nc_matmul(*y)\nnisa.tensor_copy(**{'dst': x, 'src': y})"),
+        elsewhere=False,
+    ),
+    Row("missing", "0.7", body("nl.store(x)  # <-"), body("nl.store(x, y)"), elsewhere=False),
+    Row("too-many", "0.7", body("nl.store(x, y, x)  # <-"), body("nl.store(x, y)"), elsewhere=False),
     Row("neuronxcc", "0.6", body("import neuronxcc.nki as old  # <-"), body("import nki as new"), elsewhere=False),
     Row(
         "neuronxcc",
@@ -246,6 +263,19 @@ VALUES = [
         body(LOADED + "for i in range(y):\n    pass"),
     ),
     Row("number", "0.7", body(LOADED + "y = int(n)  # <-"), body(LOADED + "y = int(2.5)")),
+    Row(
+        "arithmetic",
+        "0.7",
+        body(LOADED + "y.ap([[1, 1]], scalar_offset=n + 1)  # <-"),
+        body("n = nisa.scalar_load(x)\ny.ap([[1, 1]], scalar_offset=n + 1)"),
+    ),
+    Row("arithmetic", "0.7", body(LOADED + "m = -n  # <-"), body(LOADED + "n = 3\nm = -n")),
+    Row(
+        "number",
+        "0.7",
+        body(LOADED + "t = nl.ndarray((128, n), nl.int32)  # <-"),
+        body(LOADED + "t = nl.ndarray((128, x.shape[0]), nl.int32)"),
+    ),
     Row(
         "tensor-value",
         "0.7",
