@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..errors import IllegalInstruction, OutOfBounds, refusal
+from ..integers import integer
 from ..memory import MemoryRegion
 from ..nkiobject import NKIObject
 from ..opaque import Opaque
@@ -95,9 +98,9 @@ class NkiGrid(NKIObject):
 
     def __getitem__(self, key: Any) -> Any:
         keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (len(self.shape) - len(keys) + 1)
+        dots = [at for at, item in enumerate(keys) if item is Ellipsis]
+        if dots:
+            keys[dots[0] : dots[0] + 1] = [slice(None)] * (len(self.shape) - len(keys) + 1)
         if len(keys) > len(self.shape):
             raise OutOfBounds(refusal("grid index", f"{len(keys)} indices", f"at most {len(self.shape)}"))
         steps = (*[1] * self._layout.lead, *self._steps)
@@ -111,13 +114,12 @@ class NkiGrid(NKIObject):
     def _cells_of(self, item: Any, dim: int) -> Span:
         count = self.shape[dim]
         if isinstance(item, slice):
-            start, stop, step = item.indices(count)
-            asked = (item.start or 0, count if item.stop is None else item.stop)
-            if step != 1 or stop <= start or any(not -count <= n <= count for n in asked):
+            start, stop = _bound("start", item.start, 0, count), _bound("stop", item.stop, count, count)
+            if _bound("step", item.step, 1, 0) != 1 or not 0 <= start < stop <= count:
                 given = f"[{item.start}:{item.stop}:{item.step}] on dim {dim} of grid {self.shape}"
                 raise OutOfBounds(refusal("grid index", given, "a range of neighbouring tiles inside the grid"))
             return start, stop
-        if isinstance(item, (bool, Opaque)) or not hasattr(item, "__index__"):
+        if isinstance(item, (bool, Opaque, np.ndarray)) or not hasattr(item, "__index__"):
             raise TypeError(refusal("grid index", f"a {type(item).__name__}", "ints, slices and ... of Python"))
         index = int(item) + (count if int(item) < 0 else 0)
         if not 0 <= index < count:
@@ -126,6 +128,12 @@ class NkiGrid(NKIObject):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, tile_shape={self.tile_shape}, {self._layout.tensor!r})"
+
+
+def _bound(name: str, given: Any, default: int, count: int) -> int:
+    """A part of a slice; negative ones count from the end of `count`."""
+    bound = default if given is None else integer("grid index", name, given)
+    return bound + count if bound < 0 else bound
 
 
 class NkiTileGrid(NkiGrid):
@@ -280,8 +288,8 @@ def _allocated(
 
 def _source(what: str, source: Any, tile_shape: Any) -> tuple[Layout, Shape, tuple[Span, ...], bool]:
     if isinstance(source, NkiGrid):
-        if tile_shape is not None and tuple(tile_shape) != source.tile_shape:
-            given = f"tile_shape={tuple(tile_shape)} for a grid of tiles {source.tile_shape}"
+        if tile_shape is not None and _ints(what, "tile_shape", tile_shape) != source.tile_shape:
+            given = f"tile_shape={tile_shape} for a grid of tiles {source.tile_shape}"
             raise ValueError(refusal(f"nl.{what}", given, "the grid's own tile shape", "regroup with nl.blocks"))
         return source._layout, source.tile_shape, source._spans, True
     if not isinstance(source, NkiTensor):

@@ -254,6 +254,27 @@ REFUSED = [
     ("alloc_big", lambda x: alloc(tile_shape=(129, 6), element_shape=(129, 6)), Refused, "129 partitions"),
     ("index", lambda x: nl.tiles(x, tile_shape=(4, 6))[3], nki_sim.OutOfBounds, r"3 on dim 0 of grid \(3, 3\)"),
     ("slice", lambda x: nl.tiles(x, tile_shape=(4, 6))[0:4], nki_sim.OutOfBounds, "neighbouring tiles inside the grid"),
+    ("slice_low", lambda x: nl.tiles(x, tile_shape=(4, 6))[-4:2], nki_sim.OutOfBounds, r"\[-4:2:None\] on dim 0"),
+    (
+        "slice_float",
+        lambda x: nl.tiles(x, tile_shape=(4, 6))[0:1.5],
+        TypeError,
+        "grid index: got stop=1.5; allowed",
+    ),
+    ("step_text", lambda x: nl.tiles(x, tile_shape=(4, 6))[::"1"], TypeError, "grid index: got step='1'; allowed: an"),
+    ("step_back", lambda x: nl.tiles(x, tile_shape=(4, 6))[::-1], nki_sim.OutOfBounds, "neighbouring tiles"),
+    (
+        "array_index",
+        lambda x: nl.tiles(x, tile_shape=(4, 6))[numbers(2)],
+        TypeError,
+        "a ndarray; allowed: ints, slices",
+    ),
+    (
+        "grid_shape",
+        lambda x: nl.tiles(nl.tiles(x, tile_shape=(4, 6)), tile_shape=4),
+        TypeError,
+        "tile_shape=4; allowed",
+    ),
     ("step", lambda x: nl.tiles(x, tile_shape=(4, 6))[::2], nki_sim.OutOfBounds, "neighbouring tiles"),
     (
         "indices",
