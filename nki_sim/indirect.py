@@ -52,25 +52,30 @@ def rows_inside(view: NkiTensor, indices: Array, skip: bool) -> Array | None:
     return inside
 
 
-def every_row(view: NkiTensor, rows: int) -> Array:
-    """The tensor as rows that indices 0..rows-1 find, each of the shape of the view's rows."""
+def rows_around(view: NkiTensor, indices: Array) -> tuple[Array, Array]:
+    """The tensor as the rows from the least index to the largest, each of the shape of the view's rows, and where the
+    indices are among them. A row of the pattern may leave the tensor where no index leads."""
     assert view.indirection is not None
     kind = dtypes.storage(view.dtype)
-    size = kind.itemsize
-    strides = (view.indirection.stride * size, *[stride * size for stride in view.strides[1:]])
-    found: Array = np.ndarray((rows, *view.shape[1:]), kind, view.storage.bytes, view.offset * size, strides)
-    return found
+    size, stride = kind.itemsize, view.indirection.stride
+    first, last = int(indices.min()), int(indices.max())
+    shape, strides = (last - first + 1, *view.shape[1:]), (stride, *view.strides[1:])
+    start = (view.offset + first * stride) * size
+    found: Array = np.ndarray(shape, kind, view.storage.bytes, start, [step * size for step in strides])
+    return found, indices - first
 
 
 def read_rows(view: NkiTensor, skip: bool) -> tuple[Array, Array | None]:
     """The rows that the indices find, and which of them were inside (None: all); the others hold zeros."""
     indices = row_indices(view)
     inside = rows_inside(view, indices, skip)
-    if inside is not None:
-        indices = np.where(inside, indices, 0)
-    found = every_row(view, int(indices.max()) + 1)[indices]
-    if inside is not None:
-        found[~inside] = 0
+    if inside is None:
+        rows, at = rows_around(view, indices)
+        return rows[at], None
+    found = np.zeros((len(indices), *view.shape[1:]), dtypes.storage(view.dtype))
+    if inside.any():
+        rows, at = rows_around(view, indices[inside])
+        found[inside] = rows[at]
     return found, inside
 
 
@@ -82,15 +87,17 @@ def write_rows(view: NkiTensor, contents: Array, skip: bool, wanted: Array | Non
     indices = row_indices(view)
     inside = rows_inside(view, indices, skip)
     if inside is None and wanted is None:
-        every_row(view, int(indices.max()) + 1)[indices] = contents
+        rows, at = rows_around(view, indices)
+        rows[at] = contents
         return
     mask = np.ones(len(indices), np.bool_) if inside is None else inside
     if wanted is not None:
         mask = mask.reshape(-1, *[1] * (wanted.ndim - 1)) & wanted
     row, *element = np.nonzero(mask)
     if len(row):
-        at = (indices[row], *element)
-        every_row(view, int(indices[row].max()) + 1)[at] = contents[mask]
+        rows, at = rows_around(view, indices[row])
+        places = (at, *element)
+        rows[places] = contents[mask]
 
 
 def row_index_problem(view: NkiTensor, several_columns: bool = False) -> tuple[str, str] | None:

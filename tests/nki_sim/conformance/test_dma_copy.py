@@ -422,6 +422,31 @@ def test_a_row_that_leaves_the_tensor_is_outside_too() -> None:
     np.testing.assert_array_equal(inside(body, TABLE, np.int32([[2]]))[0], TABLE.reshape(-1)[12:22])
 
 
+@pytest.mark.parametrize(("index", "inside_too"), [(0, False), (3, True)], ids=["outside", "inside"])
+@pytest.mark.parametrize("way", ["gather", "scatter"])
+def test_rows_where_no_index_leads_may_leave_the_tensor(index: int, inside_too: bool, way: str) -> None:
+    """Eight elements back from element 1: only from row 2 on are they in the tensor."""
+
+    def body(table: Any, index: Any, mode: Any) -> Any:
+        out = sbuf((1, 8), value=5.0)
+        source = table.ap([[6, 1], [-1, 8]], offset=1, vector_offset=loaded(index))
+        dst, src = (out, source) if way == "gather" else (source, out)
+        nisa.dma_copy(dst=dst, src=src, oob_mode=mode)
+        return contents(out), contents(table)
+
+    out, table = inside(lambda t, i: body(t, i, skip), TABLE, np.int32([[index]]))
+    expected = TABLE.reshape(-1).copy()
+    row = expected[6 * index + 1 - 7 : 6 * index + 2] if inside_too else None
+    if way == "gather":
+        np.testing.assert_array_equal(out[0], row[::-1] if inside_too else np.full(8, 5, np.float32))
+    elif inside_too:
+        row[:] = 5
+    np.testing.assert_array_equal(table.reshape(-1), expected)
+    if not inside_too:
+        with pytest.raises(IndexError, match="got 0 for row 0"):
+            inside(lambda t, i: body(t, i, error), TABLE, np.int32([[index]]))
+
+
 def test_an_index_is_bound_by_the_view_it_belongs_to() -> None:
     """Row 4 of the storage exists, but not in the four rows whose pattern it is."""
 
