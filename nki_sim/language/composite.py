@@ -46,7 +46,7 @@ def rms_norm(
         raise TypeError(refusal("nl.rms_norm", f"n={n!r}", "a positive number, of the values that are averaged"))
     inner = "float32" if compute_dtype is None else compute_dtype
     work, out = like(x, inner), like(x, dtype)
-    nisa.tensor_tensor(dst=work, data1=x, data2=x, op=MULTIPLY)
+    nisa.activation(dst=work, op=SQUARE, data=x)  # x may lie in PSUM, of which tensor_tensor reads one operand
     scale = mean(work, axis, "float32", True)
     nisa.tensor_scalar(
         dst=scale,

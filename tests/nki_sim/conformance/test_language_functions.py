@@ -13,6 +13,7 @@ import nki_sim
 
 nki_sim.install()
 
+import nki.isa as nisa  # noqa: E402
 import nki.language as nl  # noqa: E402
 
 from .inside import contents, inside, launched  # noqa: E402
@@ -302,6 +303,34 @@ KINDS = [
 def test_kinds_that_are_no_tiles(name: str, values: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         on_tiles(name, *values)
+
+
+IN_PSUM = [
+    ("exp", lambda t: nl.exp(t), np.exp),
+    ("floor", lambda t: nl.floor(t), np.floor),
+    ("sin", lambda t: nl.sin(t), np.sin),
+    ("arctan", lambda t: nl.arctan(t), np.arctan),
+    ("divide", lambda t: nl.divide(1.0, t), lambda x: 1 / x),
+    ("mod", lambda t: nl.mod(t, 0.5), lambda x: np.mod(x, 0.5)),
+    ("softmax", lambda t: nl.softmax(t), lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True)),
+    ("var", lambda t: nl.var(t, 1), lambda x: x.var(1, keepdims=True)),
+    (
+        "rms_norm",
+        lambda t: nl.rms_norm(t, nl.ones((4, 6), "float32"), 1, 6, 0.0),
+        lambda x: x / np.sqrt((x * x).mean(1, keepdims=True)),
+    ),
+    ("where", lambda t: nl.where(t, t, -1.0), lambda x: np.where(x, x, -1.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "numpy"), IN_PSUM, ids=[row[0] for row in IN_PSUM])
+def test_functions_take_what_a_matmul_left_in_psum(name: str, function: Any, numpy: Any) -> None:
+    def body(x: Any) -> Any:
+        t = nl.ndarray((4, 6), nl.float32, buffer=nl.psum)
+        nisa.tensor_copy(dst=t, src=nl.load(x))
+        return contents(function(t))
+
+    np.testing.assert_allclose(inside(body, X), numpy(wide(X)), rtol=2e-5, atol=2e-6)
 
 
 def test_rsqrt_refuses_psum() -> None:
