@@ -49,6 +49,7 @@ def priority_level(call: Call) -> None:
 
 
 def equal_elements(call: Call) -> None:
+    """As many elements in dst as in src."""
     dst, src = call.arguments["dst"], call.arguments["src"]
     if dst.size != src.size:
         given = f"dst {dst.shape} and src {src.shape}"

@@ -21,6 +21,7 @@ MOST_SOURCES = 16  # isa reference, dma_compute, tile size
 
 
 def sums_of_equal_tensors(call: Call) -> None:
+    """Up to 16 srcs of as many elements as dst, added, with scales of 1.0."""
     dst, srcs, scales = (call.arguments[n] for n in ("dst", "srcs", "scales"))
     if call.arguments["reduce_op"] is not OPERATORS["add"]:
         raise call.refuse(f"reduce_op={call.arguments['reduce_op']!r}", "nl.add")

@@ -20,6 +20,7 @@ ROWS_AT_ONCE = 16  # isa reference: the DMA transposes 16 rows of 2-byte element
 
 
 def transposed_shape(call: Call) -> None:
+    """dst has the permuted shape of src, 2 to 4 dims, and its format."""
     dst, src, axes = (call.arguments[n] for n in ("dst", "src", "axes"))
     if src.ndim not in AXES:
         raise call.refuse(f"src {src.shape}", "2, 3 or 4 dims")

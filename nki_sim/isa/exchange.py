@@ -21,12 +21,14 @@ GPSIMD_DMA_BYTES = {4: 1024, 2: 512, 1: 256}  # isa reference, sendrecv: bytes p
 
 
 def two_cores(call: Call) -> None:
+    """Only in a launch on two cores."""
     have = len(call.core.launch.cores)
     if have != len(CORES):
         raise call.refuse(f"a launch on {have} core", "a launch on two cores", "launch kernel[2]")
 
 
 def data_is_shared(call: Call) -> None:
+    """data in shared_hbm, cores (0, 1)."""
     data, cores = call.arguments["data"], call.arguments["cores"]
     if data.buffer is not MemoryRegion.shared_hbm:
         raise call.refuse(f"data in {data.buffer.name}", "data in shared_hbm", "allocate it with buffer=nl.shared_hbm")

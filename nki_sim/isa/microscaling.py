@@ -60,10 +60,7 @@ def scale_values(stored: Any, partitions: int) -> Any:
 
 
 def scale_tile(data: str, scale: str, pack: int = 1) -> Any:
-    """Rule: `scale` has a place for every scale of `data`, whose elements hold 1/`pack` of a packed one.
-
-    Each scale lies in the quadrant that its group comes from (mxfp-matmul.rst, scale tensor).
-    """
+    """Rule: `scale` has a place for every scale of `data`, whose elements hold 1/`pack` of a packed one."""
 
     def rule(call: Call) -> None:
         values, scales = call.arguments[data], call.arguments[scale]
@@ -79,6 +76,7 @@ def scale_tile(data: str, scale: str, pack: int = 1) -> Any:
             given = f"{scale} from partition {scales.first_partition} for {data} from {values.first_partition}"
             raise call.refuse(given, "scales in the quadrants of their groups", "move the scales beside the data")
 
+    rule.__doc__ = f"{scale} holds every scale of {data}, each in the quadrant of its group (mxfp-matmul.rst)"
     return rule
 
 
@@ -86,6 +84,7 @@ def scale_tile(data: str, scale: str, pack: int = 1) -> Any:
 
 
 def mx_shapes(call: Call) -> None:
+    """M even and at most 128, N what PSUM holds, dst [M, N]."""
     stationary, moving, dst = (call.arguments[n] for n in ("stationary", "moving", "dst"))
     m, n = stationary.free_size, moving.free_size
     call.sizes.update(M=m, N=n)
@@ -173,6 +172,7 @@ def group_exponents(amax: Any, largest: int) -> Any:
 
 
 def quantized_size(call: Call) -> None:
+    """src has 4 elements for each of dst."""
     src, dst = call.arguments["src"], call.arguments["dst"]
     if src.free_size % PACK:
         raise call.refuse(f"src {src.shape}", f"a multiple of {PACK} elements per partition", "pad the free dim")

@@ -80,6 +80,7 @@ def double_row(call: Call) -> None:
 
 
 def matmul_dtypes(call: Call) -> None:
+    """fp32 only with itself, one of the two e4m3 formats; dst fp32, from gen4 on bf16 too, a transpose as its data."""
     stationary, moving, dst = (call.arguments[n].dtype for n in ("stationary", "moving", "dst"))
     if (stationary in WIDE) != (moving in WIDE):
         given = f"stationary {stationary} with moving {moving}"
@@ -94,8 +95,6 @@ def matmul_dtypes(call: Call) -> None:
     if dst not in legal:
         allowed = f"dst {' or '.join(sorted(legal))}"
         raise call.refuse(f"dst of dtype {dst}", allowed, "accumulate in float32, cast with tensor_copy")
-    if call.arguments["is_transpose"]:
-        room_for_16_bits(call)
 
 
 def upper_halves(dst: NkiTensor) -> NkiTensor | None:
@@ -109,12 +108,15 @@ def upper_halves(dst: NkiTensor) -> NkiTensor | None:
 
 
 def transposes_to_16_bits(dst: NkiTensor, target: Generation) -> bool:
-    """gen3 transposes fp8 to elements of 16 bits, the upper 8 of them zero (trainium2_arch.rst, built-in transpose)."""
+    """The Tensor Engine of gen3 transposes fp8 to elements of 16 bits, the upper 8 of them zero."""
     return target.number == 3 and dst.dtype in FP8 and dtypes.storage(dst.dtype).itemsize == 1
 
 
 def room_for_16_bits(call: Call) -> None:
+    """A transpose of fp8 on gen3 needs room for 16 bits per element of dst (trainium2_arch.rst, built-in transpose)."""
     dst = call.arguments["dst"]
+    if call.engine != TENSOR or not call.arguments.get("is_transpose", True):
+        return
     if transposes_to_16_bits(dst, call.target) and upper_halves(dst) is None:
         given = f"a transpose into dst {dst.shape} {dst.dtype} with pattern {dst.get_pattern()}"
         remedy = "pass every second element of a tile twice as wide, or transpose in bfloat16"
@@ -174,10 +176,13 @@ def tiling(columns: tuple[int, ...] = TILE_SIZES) -> Any:
             if need > extent:
                 raise call.refuse(f"stationary with {need} {what}s in a tile of {extent}", f"at most {extent}")
 
+    sizes = " or ".join(map(str, columns))
+    rule.__doc__ = f"tile_position and tile_size both or neither: rows of 32 (gen3), 64 or 128, columns of {sizes}"
     return rule
 
 
 def accumulate_flag(call: Call) -> None:
+    """accumulate is True, False or None, and not True for a transpose."""
     flag = call.arguments["accumulate"]
     if flag is not None and not isinstance(flag, (bool, np.bool_)):
         raise call.refuse(f"accumulate={flag!r}", "True, False or None")
@@ -249,6 +254,7 @@ def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
     rules=[
         matmul_shapes,
         matmul_dtypes,
+        room_for_16_bits,
         one_bank,
         tiling(),
         accumulate_flag,
@@ -290,6 +296,7 @@ def nc_matmul(
 
 
 def transpose_fits(call: Call) -> None:
+    """dst [F, P] for data [P, F], in the same format; Tensor Engine SBUF to PSUM in one bank."""
     data, dst = call.arguments["data"], call.arguments["dst"]
     p, f = data.partitions, data.free_size
     if (dst.partitions, dst.free_size) != (f, p):
@@ -304,7 +311,6 @@ def transpose_fits(call: Call) -> None:
         raise call.refuse(f"data {data.dtype}, dst {dst.dtype}", "equal dtypes", "cast before or after the transpose")
     if call.engine == TENSOR:
         one_bank(call)
-        room_for_16_bits(call)
 
 
 def transpose_engine(call: Call) -> str:
@@ -320,7 +326,7 @@ def transpose_engine(call: Call) -> str:
 @instruction(
     engine=transpose_engine,
     operands={"dst": writes("* *", form=Form.VIEW), "data": reads("P F", form=Form.BITS)},
-    rules=[transpose_fits],
+    rules=[transpose_fits, room_for_16_bits],
     cycles=transpose_cycles,
     basis="documented: isa reference, nc_transpose; trainium2_arch.rst for the fp32 transpose mode",
 )
