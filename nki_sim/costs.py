@@ -67,7 +67,7 @@ def filling(record: Record) -> float:
 
 
 def copying(record: Record) -> float:
-    """tensor_copy and tensor_scalar: on the Vector Engine up to four elements a cycle (trainium2_arch.rst).
+    """tensor_copy: on the Vector Engine up to four elements a cycle (trainium2_arch.rst).
 
     Four when source and destination are in SBUF, of 16 bits and contiguous; two when they are not contiguous, or when
     they are and one of them is in PSUM.
@@ -83,6 +83,11 @@ def copying(record: Record) -> float:
         elif dense and inside:
             rate = 2
     return max(SMALLEST, free_size(record) / rate)
+
+
+def scalar_operators(record: Record) -> float:
+    """tensor_scalar: as a copy; on GpSimd, where it is rsqrt, a quarter of the Scalar Engine's rate (150 + 4 N)."""
+    return GPSIMD_FIXED + 4 * free_size(record) if record.engine == "gpsimd" else copying(record)
 
 
 def two_tiles(record: Record) -> float:

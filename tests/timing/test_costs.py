@@ -41,6 +41,10 @@ def predicated(buffer):
     nisa.tensor_copy_predicated(dst=tile(1024), src=tile(1024, F32, buffer), predicate=tile(1024, nl.uint8))
 
 
+def rsqrt(engine):
+    nisa.tensor_scalar(dst=tile(1024), data=tile(1024), op0=nl.rsqrt, operand0=0.0, engine=engine)
+
+
 def combined(dtype):
     data = tile(1024, dtype)
     nisa.scalar_tensor_tensor(
@@ -74,6 +78,11 @@ CASES = [
     ("scalar_and_tile_fp32", lambda: combined(F32), 2048),
     ("scalar_and_tile_16_bit", lambda: combined(BF16), 1024),
     ("reciprocal", lambda: nisa.reciprocal(tile(1024), tile(1024)), 8192),
+    ("rsqrt_on_gpsimd", lambda: rsqrt(GPSIMD), 150 + 4 * 1024),  # engine selection: 4x lower throughput than Scalar
+    ("rsqrt_on_vector", lambda: rsqrt(VECTOR), 1024),
+    ("rsqrt_on_scalar", lambda: nisa.activation(tile(1024), nl.rsqrt, tile(1024)), 1024),
+    ("reciprocal_on_scalar", lambda: nisa.activation(tile(1024), nl.reciprocal, tile(1024)), 1024),
+    ("reciprocal_small", lambda: nisa.reciprocal(tile(7), tile(7)), 64),
     ("matmul_16_bit", lambda: multiply(512, BF16), 512),
     ("matmul_small", lambda: multiply(16, BF16), 64),
     ("matmul_fp32", lambda: multiply(512, F32), 2048),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes
 from ...checking import Call
-from ...costs import copying, scalar_and_tile, times, two_tiles
+from ...costs import scalar_and_tile, scalar_operators, times, two_tiles
 from ...dtypes import Array
 from ...instruction import instruction
 from ...machine import operands, stored
@@ -121,8 +121,8 @@ def tensor_scalar_engine(call: Call) -> str:
         float32_tiles("operand0", "operand1"),
         gathers("dst", "data"),
     ],
-    cycles=copying,
-    basis="documented: isa reference, tensor_scalar; trainium2_arch.rst, performance modes",
+    cycles=scalar_operators,
+    basis="documented: isa reference, tensor_scalar and engine selection; trainium2_arch.rst, performance modes",
 )
 def tensor_scalar(
     dst: Any,
