@@ -52,25 +52,56 @@ class Debugging:
         return listing(self.launch)
 
 
-def at_the_kernels_line(error: Exception) -> Exception:
-    """The error, to be raised again where it was caught, with a traceback that ends at the kernel's own line.
+def at_the_kernels_line(error: Exception) -> None:
+    """Lets the error's traceback end at the kernel's own line.
 
     A refusal loses the simulator's frames below the kernel. Anything else that happens in the simulator keeps them, as
     they show what went wrong, and gets a note of the kernel's line (from Python 3.11 on).
     """
-    frames: list[types.TracebackType] = []
+    steps = _steps(error)
+    own = [at for at, step in enumerate(steps) if not _is_ours(step)]
+    if not own or own[-1] == len(steps) - 1:
+        return
+    if _is_refusal(error):
+        _keep(error, steps[: own[-1] + 1])
+    elif sys.version_info >= (3, 11):
+        file, line = steps[own[-1]].tb_frame.f_code.co_filename, steps[own[-1]].tb_lineno
+        error.add_note(f"in the kernel at {where((file, line))}: {linecache.getline(file, line).strip()}")
+
+
+def from_the_kernels_line(error: Exception) -> None:
+    """Lets the error's traceback go from the launch straight to the kernel, without the simulator's frames between.
+
+    A refusal that no line of the kernel is to blame for loses them all.
+    """
+    steps = _steps(error)
+    own = [at for at, step in enumerate(steps) if not _is_ours(step)]
+    if own:
+        _keep(error, steps[own[0] :])
+    elif _is_refusal(error):
+        _keep(error, [])
+
+
+def _steps(error: Exception) -> list[types.TracebackType]:
+    steps: list[types.TracebackType] = []
     step = error.__traceback__
     while step is not None:
-        frames.append(step)
+        steps.append(step)
         step = step.tb_next
-    own = [at for at, frame in enumerate(frames) if not is_internal(frame.tb_frame.f_code.co_filename)]
-    if own and own[-1] < len(frames) - 1:
-        if isinstance(error, NkiValidationError) or "; allowed: " in str(error):
-            frames = frames[: own[-1] + 1]
-        elif sys.version_info >= (3, 11):
-            file, line = frames[own[-1]].tb_frame.f_code.co_filename, frames[own[-1]].tb_lineno
-            error.add_note(f"in the kernel at {where((file, line))}: {linecache.getline(file, line).strip()}")
+    return steps
+
+
+def _keep(error: Exception, steps: list[types.TracebackType]) -> None:
+    """For a bare `raise`, which adds no frame of its own."""
     chain: types.TracebackType | None = None
-    for frame in reversed(frames[1:]):  # raising adds the first one again
-        chain = types.TracebackType(chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return error.with_traceback(chain)
+    for step in reversed(steps):
+        chain = types.TracebackType(chain, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    error.__traceback__ = chain
+
+
+def _is_ours(step: types.TracebackType) -> bool:
+    return is_internal(step.tb_frame.f_code.co_filename)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, NkiValidationError) or "; allowed: " in str(error)

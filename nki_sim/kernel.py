@@ -11,7 +11,7 @@ import numpy as np
 
 from . import frameworks
 from .compiler import Options
-from .debugging import Debugging
+from .debugging import Debugging, from_the_kernels_line
 from .errors import refusal
 from .launch import launch
 from .machine import running
@@ -71,7 +71,11 @@ class Kernel:
         if device is not None:
             self.debugging.check_device(self.name)
             return device.call(self, dict(bound.arguments), self.cores)
-        return self.run(dict(bound.arguments), self.cores)
+        try:
+            return self.run(dict(bound.arguments), self.cores)
+        except Exception as error:
+            from_the_kernels_line(error)
+            raise
 
     def _check_nested(self, outer: Options) -> None:
         """A nested kernel is inlined under the outer one's config; its own may not ask for something else (NKI 0.7)."""

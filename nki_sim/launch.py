@@ -170,7 +170,8 @@ def _run_core(kernel: Kernel, core: Core, arguments: dict[str, Any]) -> Any:
         positional, named = _split(kernel.func, arguments)
         return kernel.func(*positional, **named)
     except Exception as error:
-        raise at_the_kernels_line(error)  # noqa: B904  (the same error)
+        at_the_kernels_line(error)
+        raise
     finally:
         enter(before)
 

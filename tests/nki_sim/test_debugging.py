@@ -205,6 +205,8 @@ def test_a_traceback_ends_at_the_kernels_line(
     assert f'"{script}"' in lines[last]
     assert lines[last + 1].endswith(f"# {mark}")
     assert message in done.stderr.split(lines[last + 1])[1]
+    frames = [text for text in lines if text.startswith("  File ")]
+    assert all(f'"{script}"' in text for text in frames), "the simulator's own frames are not shown"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="notes of exceptions came with Python 3.11")
