@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import refusal
+from ..errors import IllegalInstruction, refusal
 from ..isa import calls as nisa
 from ..isa.tensor_engine import FP8
 from ..memory import MemoryRegion
@@ -66,6 +66,8 @@ def rms_norm(
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     """A two-dim tile with partitions and elements swapped, in PSUM (Tensor Engine, at most 128 x 128)."""
     x = tile("transpose", "x", x)
+    if x.ndim != 2:
+        raise IllegalInstruction(refusal("nl.transpose", f"x of shape {x.shape}", "two dims", "reshape it first"))
     step = 2 if x.dtype in FP8 else 1  # gen3 transposes fp8 into elements of 16 bits
     turned = ndarray((x.free_size, x.partitions * step), x.dtype, MemoryRegion.psum)[:, ::step]
     nisa.nc_transpose(dst=turned, data=x)
@@ -82,8 +84,12 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     Without transpose_x the Tensor Engine transposes x first, since it contracts over the partitions.
     """
     x, y = tile("matmul", "x", x), tile("matmul", "y", y)
+    for name, operand in (("x", x), ("y", y)):
+        if operand.buffer is not MemoryRegion.sbuf:
+            given, remedy = f"{name} in {operand.buffer.name}", "copy it there first, with nl.copy or nl.load"
+            raise IllegalInstruction(refusal("nl.matmul", given, "tiles in SBUF", remedy))
     if not flag("nl.matmul", "transpose_x", transpose_x):
-        turned = transpose(x)
+        turned = transpose(x.reshape((x.partitions, x.free_size)))
         x = like(turned)
         nisa.tensor_copy(dst=x, src=turned)
     out = ndarray((x.free_size, y.free_size), "float32", MemoryRegion.psum)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import refusal
+from ..errors import IllegalInstruction, refusal
 from ..machine import current_core
+from ..memory import MemoryRegion
 from ..tensor import NkiTensor
 
 
@@ -17,6 +18,9 @@ def device_print(print_prefix: str, tensor: Any) -> None:
         raise TypeError(refusal("nl.device_print", f"print_prefix={print_prefix!r}", "a constant string"))
     if not isinstance(tensor, NkiTensor):
         raise TypeError(refusal("nl.device_print", f"a {type(tensor).__name__}", "a tensor in SBUF or HBM"))
+    if tensor.buffer is MemoryRegion.psum:
+        given, remedy = "a tensor in psum", "copy it to SBUF first, with nl.copy"
+        raise IllegalInstruction(refusal("nl.device_print", given, "a tensor in SBUF or HBM", remedy))
     core = current_core()
     if not core.launch.execute:
         return

@@ -20,6 +20,10 @@ from ..values import is_number
 from .creation import ndarray
 from .tiles_like import like, tile
 
+CONSTANTS = (  # nki.language reference, shared_constant; the packed formats and tfloat32 have no NumPy dtype
+    *("float32", "float16", "bfloat16", "int32", "int16", "int8", "uint32", "uint16", "uint8"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"),
+)
 STAGED = 2048  # elements per partition of the SBUF tile through which HBM is filled
 
 
@@ -107,15 +111,21 @@ def random_seed(seed: Any) -> None:
 def shared_constant(constant: Any) -> NkiTensor:
     """A shared_hbm tensor with the contents of a NumPy array or of a ``.npy`` file; every core sees the same one.
 
-    Raises TypeError for formats that no NeuronCore has.
+    Raises TypeError for formats outside of CONSTANTS.
     """
     if isinstance(constant, (str, Path)):
         constant = _loaded(constant)
     if not isinstance(constant, np.ndarray):
         given = f"a {type(constant).__name__}"
         raise TypeError(refusal("nl.shared_constant", given, "a NumPy array or the path of a .npy file"))
-    shape = constant.shape or (1,)
-    kind = dtypes.canonical(constant.dtype, "convert it first, e.g. constant.astype(np.float32)")
+    if constant.dtype.name not in CONSTANTS:
+        remedy = f"convert it first, e.g. constant.astype(np.{'int32' if constant.dtype.kind in 'iub' else 'float32'})"
+        raise TypeError(refusal("nl.shared_constant", f"dtype {constant.dtype}", ", ".join(CONSTANTS), remedy))
+    return _constant(constant)
+
+
+def _constant(constant: Any) -> NkiTensor:
+    shape, kind = constant.shape or (1,), dtypes.canonical(constant.dtype)
     out = ndarray(shape, kind, MemoryRegion.shared_hbm)
     if not out.storage.written:
         out.storage.prepare_write()
@@ -137,9 +147,16 @@ def _loaded(path: str | Path) -> Any:
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
     """The n x n identity in SBUF, loaded from a constant that all identities of one dtype and size share."""
     kind, n = dtypes.canonical(dtype), integer("nl.shared_identity_matrix", "n", n)
+    most = current_core().target.partitions
+    if not 1 <= n <= most:
+        raise ValueError(refusal("nl.shared_identity_matrix", f"n={n}", f"1..{most}, the partitions"))
+    if kind in dtypes.PACKED or kind == "float8_e8m0fnu":
+        raise TypeError(
+            refusal("nl.shared_identity_matrix", f"dtype {kind}", "formats that hold 0 and 1 in an element")
+        )
     kept = current_core().state.setdefault("identity matrices", {})
     if (n, kind) not in kept:
-        kept[n, kind] = shared_constant(np.eye(n).astype(dtypes.FORMATS[kind].numpy))
+        kept[n, kind] = _constant(np.eye(n).astype(dtypes.FORMATS[kind].numpy))
     out = ndarray((n, n), kind) if dst is None else dst
     nisa.dma_copy(dst=out, src=kept[n, kind])
     return out

@@ -48,6 +48,9 @@ def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
     One partition reaches the others through nc_stream_shuffle, 32 of them with each instruction.
     """
     x = tile("broadcast_to", "x", x)
+    if not x.on_chip:
+        given = f"x in {x.buffer.name}"
+        raise IllegalInstruction(refusal("nl.broadcast_to", given, "a tile in SBUF or PSUM", "nl.load it first"))
     shape = integers("nl.broadcast_to", "shape", shape)
     if x.shape == shape:
         return x if dtype is None or dtype == x.dtype else copy(x, dtype)

@@ -124,6 +124,24 @@ KINDS = [
     ("axis", lambda t: nl.sum(t, None), r"nl.sum: got axis\[0\]=None; allowed: an int"),
     ("axis_text", lambda t: nl.max(t, "1"), r"nl.max: got axis\[0\]='1'; allowed: an int"),
     ("target_shape", lambda t: nl.broadcast_to(t, 4), "nl.broadcast_to: got shape=4; allowed: a tuple of ints"),
+    (
+        "constant_long",
+        lambda t: nl.shared_constant(np.arange(3)),
+        r"got dtype int64; allowed: float32, .*astype\(np.int32",
+    ),
+    (
+        "constant_double",
+        lambda t: nl.shared_constant(np.ones(3)),
+        r"got dtype float64; allowed: .*astype\(np.float32\)",
+    ),
+    (
+        "constant_bool",
+        lambda t: nl.shared_constant(np.ones(3, np.bool_)),
+        "nl.shared_constant: got dtype bool; allowed",
+    ),
+    ("constant_text", lambda t: nl.shared_constant(np.array(["a"])), "nl.shared_constant: got dtype <U1; allowed"),
+    ("identity_e8m0", lambda t: nl.shared_identity_matrix(4, "float8_e8m0fnu"), "formats that hold 0 and 1"),
+    ("identity_x4", lambda t: nl.shared_identity_matrix(4, nl.float8_e5m2_x4), "formats that hold 0 and 1"),
     ("divisor", lambda t: nl.divide(t, "2"), "nl.divide: got NkiTensor and str; allowed: two tiles, or a tile and"),
     ("divisor_bool", lambda t: nl.divide(t, True), "nl.divide: got NkiTensor and bool"),
     ("modulus", lambda t: nl.mod(t, None), "nl.mod: got NkiTensor and NoneType"),
@@ -169,6 +187,33 @@ VALUES = [
         r"rearrange of \('b', 'c'\)",
     ),
     ("axis", lambda t: nl.program_id(1), r"program_id: got axis 1; allowed: axis 0"),
+    ("identity_low", lambda t: nl.shared_identity_matrix(-1), "nl.shared_identity_matrix: got n=-1; allowed: 1..128"),
+    (
+        "identity_high",
+        lambda t: nl.shared_identity_matrix(129),
+        "nl.shared_identity_matrix: got n=129; allowed: 1..128",
+    ),
+    (
+        "print_psum",
+        lambda t: nl.device_print("t", nl.zeros((1, 1), "float32", nl.psum)),
+        "nl.device_print: got a tensor in",
+    ),
+    ("transpose", lambda t: nl.transpose(t), r"nl.transpose: got x of shape \(4, 6, 5\); allowed: two dims"),
+    (
+        "matmul_x",
+        lambda t: nl.matmul(nl.zeros((4, 4), "float32", nl.psum), t),
+        "nl.matmul: got x in psum; allowed: tiles in",
+    ),
+    (
+        "matmul_y",
+        lambda t: nl.matmul(t, nl.zeros((4, 4), "float32", nl.hbm)),
+        "nl.matmul: got y in private_hbm; allowed",
+    ),
+    (
+        "broadcast",
+        lambda t: nl.broadcast_to(nl.zeros((4, 1), "int8", nl.hbm), (4, 1)),
+        "nl.broadcast_to: got x in private",
+    ),
     ("operator", lambda t: nisa.tensor_partition_reduce(t[:1], np.ones(2), t), r"op=array\(.*allowed: on trn2 nl.add"),
     ("step", lambda t: nl.static_range(0, 4, 0), "nl.range: got step=0; allowed: an int other than 0"),
 ]
