@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_sim import isa
+
 from .run import INSTRUCTIONS, assert_refused, empty, run, run_steps, tile
 
 X, COLUMN, TRUTH = np.full((4, 4), 2.0, np.float32), np.ones((4, 1), np.float32), np.ones((4, 4), np.uint8)
@@ -84,6 +86,46 @@ def test_names_are_strings(value: Any) -> None:
     part = "name=" if value is X else f"name={value!r}"
     assert_refused("tensor_copy", part, "a string", dst=empty((4, 4)), src=X, name=value)
     run("tensor_copy", dst=empty((4, 4)), src=X, name="")
+
+
+# -- enums -------------------------------------------------------------------------------------------------------------
+
+ENUMS = {
+    "engine": {"unknown": 0, "tensor": 1, "scalar": 2, "gpsimd": 3, "dma": 4, "vector": 5, "sync": 6},
+    "reduce_cmd": {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4},
+    "dge_mode": {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3},
+    "oob_mode": {"error": 0, "skip": 1},
+    "matmul_perf_mode": {"none": "none", "double_row": "double_row"},
+    "nc_version": {"gen2": 2, "gen3": 3, "gen4": 4},
+    "dma_engine": {"dma": 1, "gpsimd_dma": 2},
+}
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_enums_have_the_members_of_the_reference(name: str) -> None:
+    kind = next(kind for kind in isa.ENUMS if kind.__name__ == name)
+    assert {member.name: member.value for member in kind} == ENUMS[name]
+
+
+ENUM_VALUES = [
+    # instruction, argument, value, what is said of it
+    ("activation", "reduce_cmd", "sum", "reduce_cmd='sum'"),
+    ("activation", "reduce_cmd", 9, "reduce_cmd=9"),
+    ("activation", "reduce_cmd", True, "reduce_cmd=True"),
+    ("tensor_scalar", "engine", None, "engine=None"),
+    ("tensor_scalar", "engine", 2.0, "engine=2.0"),
+    ("tensor_scalar", "engine", isa.dma_engine.dma, "engine=<dma_engine.dma"),
+    ("memset", "engine", isa.reduce_cmd.idle, "engine=<reduce_cmd.idle"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "value", "part"), ENUM_VALUES)
+def test_what_is_no_member(name: str, argument: str, value: Any, part: str) -> None:
+    target, arguments = CALLS[name]
+    members = list(ENUMS[argument])
+    assert_refused(
+        name, part, f"a member of nisa.{argument}", *members, target=target, **{**arguments, argument: value}
+    )
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -118,6 +118,12 @@ def test_accumulators_take_the_function_before_rounding() -> None:
     np.testing.assert_array_equal(got["dst"], np.rint(exact))
 
 
+def test_a_reset_needs_no_operator() -> None:
+    got = run_steps([step("reset_reduce"), step("reset", reduce_op=None), step("reduce")])
+    assert [float(s["reduce_res"][0, 0]) for s in got] == [7.0, 0.0, 7.0]
+    np.testing.assert_array_equal(got[1]["dst"], ROW)
+
+
 def test_reduce_res_is_written_after_dst() -> None:
     """It may lie in dst: the sum survives there."""
     whole = empty((1, 3))
@@ -146,6 +152,13 @@ def test_activation_reduce_starts_from_zero() -> None:
     assert got[4]["reduce_res"][0, 0] == 9 + 25 + 81
 
 
+def test_activation_reduce_goes_over_every_free_dim() -> None:
+    x = np.arange(2 * 2 * 3 * 2, dtype=np.float32).reshape(2, 2, 3, 2)
+    reduced = {"op": "copy", "reduce_op": "add", "reduce_res": empty((2, 1)), "scale": 2.0}
+    got = run("activation_reduce", dst=empty((2, 12)), data=x, **reduced)
+    np.testing.assert_array_equal(got["reduce_res"], [[2 * 66], [2 * 210]])
+
+
 def test_the_vector_engine_has_accumulators_of_its_own() -> None:
     sums = {"dst": empty((1, 3)), "data": ROW, "op0": "multiply", "operand0": 100.0, "reduce_op": "add"}
     steps = [step("reset_reduce"), ("tensor_scalar_reduce", sums), step("reduce")]
@@ -169,6 +182,8 @@ REFUSED = [
     ("bias_tf32", {"bias": tile(np.ones((4, 1), np.float32), dtype="tfloat32")}, ["bias of dtype tfloat32", "float32"]),
     ("wide_bias", {"bias": SQUARE}, ["1 elements per partition in bias"]),
     ("bias_partitions", {"bias": np.ones((3, 1), np.float32)}, ["4 partitions in bias", "bias has 3"]),
+    ("scale_partitions", {"scale": np.ones((5, 1), np.float32)}, ["4 partitions in scale", "scale has 5"]),
+    ("wide_scale", {"scale": SQUARE}, ["1 elements per partition in scale"]),
     ("elements", {"dst": empty((4, 5))}, ["5 elements per partition in data"]),
     ("reduce_op", {"reduce_op": "maximum", "reduce_cmd": "reset_reduce"}, ["reduce_op=nl.maximum", "nl.add"]),
     ("no_reduce_op", {"reduce_cmd": "reduce"}, ["reduce_cmd.reduce without reduce_op", "nl.add"]),
@@ -276,6 +291,22 @@ def test_activate2_chain(op: str, first: float, second: float, expected: float) 
 
     got = run_steps([rows(first, "reset_reduce"), rows(second, "reduce")], "trn3")
     assert [float(s["reduce_res"][0, 0]) for s in got] == [first, expected]
+
+
+@pytest.mark.parametrize(
+    ("op", "identity"), [("add", 0.0), ("maximum", -INF), ("minimum", INF), ("abs_max", 0.0), ("abs_min", INF)]
+)
+def test_activate2_commands(op: str, identity: float) -> None:
+    """reset: the identity of the operator, nothing reduced; idle leaves the accumulators, and may read them."""
+    data = np.full((1, 1), 3.0, np.float32)
+
+    def rows(command: str) -> tuple[str, dict[str, Any]]:
+        more = {"reduce_op": op, "reduce_cmd": command, "reduce_res": empty((1, 1)), **PLAIN}
+        return "activate2", {"dst": empty((1, 1)), "op": "copy", "data": data, **more}
+
+    got = run_steps([rows(command) for command in ("reset", "reset_reduce", "idle", "reset")], "trn3")
+    assert [float(s["reduce_res"][0, 0]) for s in got] == [identity, 3.0, 3.0, identity]
+    assert all(s["dst"][0, 0] == 3.0 for s in got)
 
 
 def test_activate2_shares_the_accumulators_of_activation() -> None:
