@@ -148,6 +148,24 @@ def check_fits(allocation: Allocation, target: Generation, warns: bool = False) 
         )
 
 
+class Covered:
+    """How many bytes of a partition the spans that come and go cover together; they may overlap."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        edges = sorted({edge for span in spans for edge in span})
+        self.place = {edge: i for i, edge in enumerate(edges)}
+        self.widths = np.diff(edges)
+        self.depth = np.zeros(len(self.widths), np.int64)
+        self.bytes = 0
+
+    def add(self, span: tuple[int, int], sign: int) -> None:
+        """One of the spans comes (1) or goes (-1)."""
+        inside = slice(self.place[span[0]], self.place[span[1]])
+        alone = self.depth[inside] == (0 if sign > 0 else 1)  # pieces that no other span covers
+        self.depth[inside] += sign
+        self.bytes += sign * int(self.widths[inside][alone].sum())
+
+
 class OnChipMemory:
     """The accounting of one core's SBUF or PSUM."""
 
@@ -179,29 +197,27 @@ class OnChipMemory:
                 first, last = allocation.uses
                 events += (first, True, allocation), (last + 1, False, allocation)
         events.sort(key=lambda event: event[:2])  # deaths come before births at the same position
+        covered = Covered([self.span(a) for a in self.allocations if a.address is not None])
         live: dict[int, Allocation] = {}
         automatic, peak, at_peak = 0, 0, list(live.values())
         for _, born, allocation in events:
             sign = 1 if born else -1
             if allocation.address is None:
                 automatic += sign * self.footprint(allocation)
+            else:
+                covered.add(self.span(allocation), sign)
             if born:
                 live[allocation.serial] = allocation
-                total = automatic + self._union(a for a in live.values() if a.address is not None)
-                if total > peak:
-                    peak, at_peak = total, list(live.values())
+                if automatic + covered.bytes > peak:
+                    peak, at_peak = automatic + covered.bytes, list(live.values())
             else:
                 del live[allocation.serial]
         return peak, at_peak
 
-    def _union(self, placed: Iterable[Allocation]) -> int:
-        """Bytes per partition that tiles with explicit addresses cover together."""
-        total = end = 0
-        spans = ((a.address[1], a.address[1] + self.footprint(a)) for a in placed if a.address is not None)
-        for start, stop in sorted(spans):
-            total += max(0, stop - max(start, end))
-            end = max(end, stop)
-        return total
+    def span(self, placed: Allocation) -> tuple[int, int]:
+        """First byte of a tile with an explicit address in its partitions, and the first one after it."""
+        assert placed.address is not None
+        return placed.address[1], placed.address[1] + self.footprint(placed)
 
     def check(self) -> None:
         """Refuses a launch whose live tiles did not fit at some moment, or warns of it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .memory import Allocation, OnChipMemory
 
 NOBODY = -1  # never written, or written at places that are found at run time
+Rectangle = tuple[int, int, int, int]  # first byte, bytes, first partition, partitions
 MATMULS = ("nc_matmul", "nc_matmul_mx")
 
 
@@ -60,17 +61,20 @@ def _tile(tile: Allocation) -> str:
 
 def overlapping(memory: OnChipMemory) -> list[Allocation]:
     """The tiles that share bytes with another one."""
-    placed = sorted((a for a in memory.allocations if a.address is not None), key=_start)
-    found: dict[int, Allocation] = {}
-    open_ones: list[Allocation] = []
-    for tile in placed:
-        start, first = _start(tile), _first(tile)
-        open_ones = [other for other in open_ones if _start(other) + other.row_bytes > start]
+    tiles: dict[Rectangle, list[Allocation]] = {}  # buffers that rotate have few places and many tiles
+    for tile in memory.allocations:
+        if tile.address is not None:
+            tiles.setdefault((_start(tile), tile.row_bytes, _first(tile), tile.partitions), []).append(tile)
+    shared = {place for place, there in tiles.items() if len(there) > 1}
+    open_ones: list[Rectangle] = []
+    for place in sorted(tiles):
+        start, _, first, partitions = place
+        open_ones = [other for other in open_ones if other[0] + other[1] > start]
         for other in open_ones:
-            if first < _first(other) + other.partitions and _first(other) < first + tile.partitions:
-                found[tile.serial], found[other.serial] = tile, other
-        open_ones.append(tile)
-    return list(found.values())
+            if first < other[2] + other[3] and other[2] < first + partitions:
+                shared |= {place, other}
+        open_ones.append(place)
+    return [tile for place in sorted(shared) for tile in tiles[place]]
 
 
 def _start(tile: Allocation) -> int:

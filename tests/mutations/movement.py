@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutation import Mutation, conformance
 
 MEMORY = "nki_sim/memory.py"
+OVERLAP = "nki_sim/overlap.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
 COMPUTE = "nki_sim/isa/dma_compute.py"
@@ -23,7 +24,7 @@ _dma, _transpose, _compute = conformance("dma_copy"), conformance("dma_transpose
 _gpsimd, _gathers, _mx = conformance("gpsimd_engine"), conformance("gpsimd_indirect"), conformance("microscaling")
 _exchange, _random, _views = conformance("exchange"), conformance("random"), conformance("views")
 _registers, _loops, _tensor = conformance("registers"), conformance("loops"), conformance("tensor_engine")
-_memory = ("tests/nki_sim/test_core_memory.py",)
+_memory, _overlap = ("tests/nki_sim/test_core_memory.py",), ("tests/nki_sim/test_overlap.py",)
 
 ROWS: tuple[Mutation, ...] = (
     # -- memories
@@ -31,6 +32,10 @@ ROWS: tuple[Mutation, ...] = (
         MEMORY, "(now if self.uses is None else self.uses[0], now)", "(0, now)", "tiles live from the start", _memory
     ),
     Mutation(MEMORY, "(last + 1, False, allocation)", "(last, False, allocation)", "a tile dies too early", _memory),
+    Mutation(MEMORY, "== (0 if sign > 0 else 1)", ">= 0", "overlapping addresses count twice", _memory),
+    Mutation(MEMORY, "        self.depth[inside] += sign", "        pass", "tiles forget who lies over them", _memory),
+    Mutation(OVERLAP, "len(there) > 1", "False", "tiles in one place share no bytes", _overlap),
+    Mutation(OVERLAP, "shared |= {place, other}", "pass", "tiles that overlap in part are missed", _overlap),
     # -- DMA
     Mutation(DMA, "if dst.size != src.size:", "if dst.shape != src.shape:", "dma_copy wants equal shapes", _dma),
     Mutation(

@@ -136,14 +136,38 @@ def test_overflow_lists_the_largest_live_tensors() -> None:
         run(body)
 
 
-def test_explicit_addresses_may_overlap() -> None:
+PLACED = [
+    # id           first byte and bytes of each tile               bytes  why
+    ("same", [(50_000, 100_000)] * 4, 100_000, "tiles may rotate over one place"),
+    ("apart", [(0, 1000), (5000, 1000)], 2000, "two places"),
+    ("partly", [(0, 1000), (500, 1000)], 1500, "what two tiles share counts once"),
+    ("inside", [(0, 1000), (200, 300)], 1000, "one tile within another"),
+    ("side_by_side", [(0, 1000), (1000, 1000)], 2000, "they touch and share nothing"),
+    ("bridge", [(0, 1000), (2000, 1000), (500, 2000)], 3000, "the third fills the gap"),
+    ("automatic", [(0, 1000), (None, 700), (500, 1000)], 2200, "a tile without an address adds to them"),
+]
+
+
+def placed(start: int | None, size: int) -> Any:
+    return used((128, size), nl.sbuf, address=None if start is None else (0, start))
+
+
+@pytest.mark.parametrize(("tiles", "most", "why"), [row[1:] for row in PLACED], ids=[row[0] for row in PLACED])
+@pytest.mark.parametrize("together", [True, False], ids=["together", "in_turn"])
+def test_tiles_at_addresses_count_what_they_cover(
+    tiles: list[tuple[int | None, int]], most: int, why: str, together: bool
+) -> None:
     def body(x: Any) -> Any:
-        tiles = [used((128, 100_000), nl.sbuf, address=(0, 50_000)) for _ in range(4)]
-        for tile in tiles:
-            nisa.memset(dst=tile[:, 0:1], value=1)
+        if together:
+            for tile in [placed(*row) for row in tiles]:
+                nisa.memset(dst=tile[:, 0:1], value=1)
+        else:
+            for row in tiles:
+                placed(*row)
         return x
 
-    assert run(body).shape == (4, 4)
+    found = nki_sim.profile(nki.jit(body), np.zeros((4, 4), np.float32)).sbuf_high_water
+    assert found == (most if together else max(size for _, size in tiles)), why
 
 
 @pytest.mark.parametrize(
