@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only kernels whose file, function or test contains this text")
     parser.add_argument("--seconds", type=float, default=60, help="longest run of one test of nki-library")
     parser.add_argument("--most", type=int, default=20, help="most rows of one test function of nki-library")
+    parser.add_argument("--slow", action="store_true", help="also what nki-library does not mark as fast")
+    parser.add_argument("--smallest", action="store_true", help="the smallest rows of a test function, not spread ones")
     options = parser.parse_args()
     if not (options.sdk or options.samples or options.library):
         parser.error("give at least one of --sdk, --samples, --library")
@@ -32,9 +34,10 @@ def main() -> int:
         if root is not None:
             surprises += _table(title, root, [row for row in rows if options.only in f"{row.file} {row.function}"])
     if options.library is not None:
-        from .library import run_library
+        from .library import Choice, run_library
 
-        surprises += run_library(options.library, options.only, options.seconds, options.most)
+        chosen = Choice(options.only, options.seconds, options.most, options.slow, options.smallest)
+        surprises += run_library(options.library, chosen)
     return 1 if surprises else 0
 
 

@@ -2,30 +2,47 @@
 
 Their test framework talks to a device through one object, `test_manager`. Here it is ours, and the packages that it
 would need for a device are stand-ins that exist in memory. It needs scipy and allpairspy.
+
+What comes of a test is one word:
+
+    works        its results are those of its reference, or it refuses what the test wants refused
+    differs      they are not
+    refused      the simulator says why
+    broken       another error: ours to explain
+    ran only     the kernel ran, the test compares nothing
+    no kernel    the test passed and ran none
+    skipped      the test says why
+    not covered  something that this runner leaves out
+    absent       its source imports what is not there
 """
 
 from __future__ import annotations
 
 import builtins
+import io
+import math
 import os
 import random
+import re
 import sys
 import time
 import traceback
 import types
 import warnings
 from collections import Counter
+from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from nki_sim import instruction, machine
 from nki_sim.errors import NkiValidationError
+
+from . import formats
 
 ABSENT = frozenset(
     ("boto3", "botocore", "aws_embedded_metrics", "fabric2", "plotext")
@@ -33,79 +50,134 @@ ABSENT = frozenset(
 )
 
 
-class Differs(Exception):
+COVERING_ROWS = 50
+LARGEST = 2**30  # bytes of the inputs of a kernel; results and references take several times as much
+
+
+# No Exceptions: a test that wants its kernel to fail must not take them for that.
+class Differs(BaseException):
     """The results are not those of the reference."""
 
 
-class NotCovered(Exception):
+class NotCovered(BaseException):
     """Something that this runner, not the simulator, leaves out."""
 
 
 class Clock:
-    """Ends a kernel that runs for too long, at its next instruction, on every core."""
+    """Ends a kernel that takes too much processor time, at its next instruction, on every core."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end = seconds, 0.0
         find = machine.current_core
 
         def timed() -> Any:
-            if time.monotonic() > self.end:
+            if time.process_time() > self.end:
                 raise NotCovered(f"more than {self.seconds:.0f} s")
             return find()
 
         vars(instruction)["current_core"] = timed
 
     def start(self) -> None:
-        self.end = time.monotonic() + self.seconds
+        self.end = time.process_time() + self.seconds
 
 
 class Manager:
     """What the library's tests call `test_manager`: runs a kernel with its inputs and compares the results."""
 
+    trace_mode = "simulation"
+
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.launches = self.ended = self.compared = 0
+        self.seconds = 0.0
 
     def execute(self, kernel: Any, *args: Any, **kwargs: Any) -> None:
         compiler, inference, given = kernel.compiler_input, kernel.inference_args, kernel.kernel_input or {}
         if inference.collective_ranks > 1:
             raise NotCovered("several ranks")
+        size = sum(getattr(value, "nbytes", 0) for value in given.values())
+        if size > LARGEST:
+            raise NotCovered(f"inputs of {size / 2**30:.1f} GiB")
         # Copies: a reference computed after the launch must not see what the kernel wrote in place.
         copies = {id(value): value.copy() for value in given.values() if isinstance(value, np.ndarray)}
         inputs = {name.removesuffix(".must_alias_input"): copies.get(id(value), value) for name, value in given.items()}
         before = dict(os.environ)
         os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = str(compiler.platform_target.get_compile_target())
+        self.launches += 1
         self.clock.start()
+        started = time.process_time()
         try:
             import nki
 
-            got = nki.simulate(kernel.kernel_func)[compiler.logical_nc_config](**inputs)
+            run, inputs = _unpacked(kernel.kernel_func, inputs)
+            got = nki.simulate(run)[compiler.logical_nc_config](**inputs)
         finally:
+            self.seconds += time.process_time() - started
             os.environ.clear()
             os.environ.update(before)
+        self.ended += 1
         outputs = [] if got is None else list(got) if isinstance(got, (tuple, list)) else [got]
-        if kernel.validation_args is not None:
-            _compare(outputs, kernel.validation_args)
+        apart = compiler.separation_pass_mode.value != "none"  # their own results are of no use then
+        if kernel.validation_args is not None and not apart:
+            self.compared += _compare(outputs, kernel.validation_args)
 
 
-def _compare(outputs: list[Any], validation: Any) -> None:
+def _compare(outputs: list[Any], validation: Any) -> int:
+    """How many results were compared, all of them equal. Their names are those of the placeholders, in order."""
     golden = validation.golden_output
-    wanted = golden.golden if hasattr(golden, "golden") else golden
+    wanted, places = (golden.golden, golden.output_ndarray) if hasattr(golden, "golden") else (golden, golden)
     if wanted is None:
-        return
+        return 0
+    results = dict(zip(places, outputs, strict=False))  # a kernel may return more than its test looks at
+    for name, want in wanted.items():
+        if name not in results:
+            raise Differs(f"{name}: the kernel returns {len(outputs)} results, this is none of them")
+        place = np.asarray(getattr(places[name], "output_ndarray", places[name]))
+        _compare_one(name, _read(name, np.ascontiguousarray(results[name]), place), want, validation)
+    return len(wanted)
+
+
+def _read(name: str, got: Any, place: Any) -> Any:
+    """The bytes of a result, in the shape and format that the test reads them in."""
+    if got.nbytes != place.nbytes:
+        raise Differs(f"{name}: {got.dtype} {got.shape} instead of {place.dtype} {place.shape}")
+    return got.reshape(-1).view(place.dtype).reshape(place.shape)
+
+
+def _compare_one(name: str, got: Any, want: Any, validation: Any) -> None:
     from test.integration.nkilib.utils.comparators import maxAllClose
 
-    if len(outputs) < len(wanted):
-        raise Differs(f"{len(outputs)} results instead of {len(wanted)}")
-    for (name, want), got in zip(wanted.items(), outputs, strict=False):  # some tests look at the first results only
-        got = np.asarray(got)
-        if hasattr(want, "validator"):
-            if not want.validator(None).validate(got.astype(want.dtype)):
-                raise Differs(f"{name}: the library's own check says no")
-            continue
-        one, other = got.astype(np.float32).reshape(np.shape(want)), np.asarray(want).astype(np.float32)
-        if not maxAllClose(one, other, validation.relative_accuracy, validation.absolute_accuracy, verbose=0):
-            gap = float(np.nanmax(np.abs(one - other)))
-            raise Differs(f"{name}: largest gap {gap:.2e} of {np.abs(other).max():.2e}, {int(np.isnan(one).sum())} NaN")
+    model = np.asarray(getattr(want, "output_ndarray", want))
+    if hasattr(want, "validator"):
+        log = io.StringIO()
+        if not want.validator(log).validate(got):
+            said = log.getvalue().splitlines()[-1:]
+            raise Differs(f"{name}: the library's own check says no; {' '.join(said)}")
+        return
+    if formats.packed_name(model.dtype) is not None:
+        model, got = formats.unpacked(model), formats.unpacked(got)
+    one, other = got.astype(np.float32).reshape(model.shape), model.astype(np.float32)
+    if not maxAllClose(one, other, validation.relative_accuracy, validation.absolute_accuracy, verbose=0):
+        gaps = np.abs(one - other)
+        far = float(
+            (~(gaps <= validation.absolute_accuracy + validation.relative_accuracy * np.abs(other).max())).mean()
+        )
+        numbers = f"largest gap {np.nanmax(gaps):.2e} of {np.abs(other).max():.2e}, {far:.2%} of {one.size} too far"
+        raise Differs(f"{name}: {numbers}, {int(np.isnan(one).sum())} NaN")
+
+
+def _unpacked(function: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The kernel and its inputs, packed formats as integers that the kernel gets viewed as what they are."""
+    packed = {name: formats.packed_name(getattr(value, "dtype", None)) for name, value in inputs.items()}
+    views = {name: found for name, found in packed.items() if found is not None}
+    if not views:
+        return function, inputs
+
+    def viewed(given: dict[str, Any]) -> Any:
+        return function(**{name: value.view(views[name]) if name in views else value for name, value in given.items()})
+
+    integers = {name: value.view(value.dtype[0]) if name in views else value for name, value in inputs.items()}
+    return viewed, {"given": integers}
 
 
 class _StandIns(MetaPathFinder, Loader):
@@ -133,6 +205,11 @@ SLIPS = {
     "nkilib.core.mlp.mlp": ('    """\n\n        TKG mode supports:', "\n        TKG mode supports:"),
     # NKI 0.3 took floats for integers from memset.
     "nkilib.core.utils.cross_partition_copy": ("value=0.0", "value=0"),
+    # Not a slip: how our stand-ins for packed formats tell their name.
+    "nkilib.core.utils.mx_torch_common": (
+        "str(out_x4_dtype)\n",
+        "(getattr(out_x4_dtype, 'names', None) or [str(out_x4_dtype)])[0]\n",
+    ),
 }
 
 
@@ -152,34 +229,22 @@ class _MendedSource(SourceFileLoader):
         return compile(source.replace(*SLIPS[fullname.removeprefix("nkilib_src.")]), self.path, "exec")
 
 
-def _neuron_dtypes() -> types.ModuleType:
-    """The part of the library's dtype package that its tests use, on ml_dtypes."""
-    module = types.ModuleType("neuron_dtypes")
-    for name in ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float8_e8m0fnu"):
-        setattr(module, name, getattr(ml_dtypes, name))
-    for name in ("float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4"):
-        setattr(module, name, name)
+@dataclass(frozen=True)
+class Choice:
+    """Which tests to run: their text, how long each may take, how many of one function, and which."""
 
-    def kind(dtype: Any) -> np.dtype[Any]:
-        if isinstance(dtype, str) and dtype.endswith("_x4"):
-            raise NotCovered(f"arrays of {dtype}")
-        return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
-
-    members: dict[str, Any] = {
-        "static_cast": lambda array, dtype: np.asarray(array).astype(kind(dtype)),
-        "sizeinbytes": lambda dtype: kind(dtype).itemsize,
-        "finfo": lambda dtype: ml_dtypes.finfo(kind(dtype)),
-        "is_float_type": lambda dtype: kind(dtype).kind in "fV",
-    }
-    vars(module).update(members)
-    return module
+    only: str = ""
+    seconds: float = 60
+    most: int = 20
+    slow: bool = False  # also what the library does not mark as fast
+    smallest: bool = False  # the rows with the smallest numbers in their names, instead of evenly spread ones
 
 
 class Plugin:
     """Gives the tests their fixtures and keeps what came of each."""
 
-    def __init__(self, only: str, most: int, clock: Clock) -> None:
-        self.only, self.most, self.clock = only, most, clock
+    def __init__(self, choice: Choice) -> None:
+        self.choice, self.clock = choice, Clock(choice.seconds)
         self.rows: list[tuple[str, str, str, str]] = []  # test file, test, what, detail
 
     @pytest.fixture
@@ -202,46 +267,83 @@ class Plugin:
         return NoopMetricsCollector()
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
-        """The library's older way of making rows, by a harness of its own."""
+        """The library's two ways of making rows: an older harness, and a mark that its own plugin reads."""
+        from test.utils import coverage_parametrized_tests as coverage
         from test.utils import ranged_test_harness as ranged
 
+        mark = metafunc.definition.get_closest_marker("coverage_parametrize")
         if ranged.RANGE_TEST_FIXTURE_NAME in metafunc.fixturenames:
             random.seed(0)
             config = getattr(metafunc.function, ranged.RANGE_TEST_CONFIG_ATTR_KEY)
             ids, cases = ranged.RangeTestHarness(config).get_unique_test_cases()
             metafunc.parametrize(ranged.RANGE_TEST_FIXTURE_NAME, cases, ids=ids)
+        elif mark is not None:
+            metafunc.parametrize(*_covering_rows(coverage, dict(mark.kwargs)))
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """The library's fast tests; of each test function with many rows, `most` of them, evenly spread."""
-        rows: dict[str, list[Any]] = {}
+        """Of each test function `most` rows; the functions of the library's fast tests, or all."""
+        functions: dict[str, list[Any]] = {}
         for item in items:
-            if item.get_closest_marker("fast") is not None and self.only in item.nodeid:
-                rows.setdefault(item.nodeid.split("[")[0], []).append(item)
-        items[:] = [item for same in rows.values() for item in same[:: max(1, -(-len(same) // self.most))]]
+            wanted = self.choice.slow or item.get_closest_marker("fast") is not None
+            if wanted and self.choice.only in item.nodeid:
+                functions.setdefault(item.nodeid.split("[")[0], []).append(item)
+        items[:] = [item for rows in functions.values() for item in self._chosen(rows)]
+
+    def _chosen(self, rows: list[Any]) -> list[Any]:
+        if self.choice.smallest:
+            return sorted(rows, key=lambda item: _size(item.name))[: self.choice.most]
+        return rows[:: max(1, -(-len(rows) // self.choice.most))]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self.rows.append((report.nodeid, "(collection)", "broken", str(report.longrepr).strip().splitlines()[-1]))
-            print(f"  broken      {report.nodeid} {self.rows[-1][3]}", file=sys.__stdout__, flush=True)
+            detail = str(report.longrepr).strip().splitlines()[-1].removeprefix("E").strip()
+            self._keep(Path(report.nodeid).stem, "(collection)", "absent" if "Import" in detail else "broken", detail)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
         report = (yield).get_result()
         if report.when != "call" and not report.failed and not report.skipped:
             return
+        manager = item.funcargs.get("test_manager")
         what, detail = "works", ""
         if call.excinfo is not None:
             what, detail = _explained(call.excinfo.value)
-        name = item.nodeid.split("::", 1)[-1]
-        self.rows.append((Path(item.nodeid.split("::")[0]).stem, name, what, detail))
-        print(f"  {what:11} {self.rows[-1][0]} {name[:200]} {detail}"[:430], file=sys.__stdout__, flush=True)
+        elif manager is None or not manager.launches:
+            what = "no kernel"
+        elif not manager.compared and manager.ended:
+            what = "ran only"
+        seconds = f"{manager.seconds:.1f} s " if manager is not None else ""
+        self._keep(Path(item.nodeid.split("::")[0]).stem, item.nodeid.split("::", 1)[-1], what, seconds + detail)
+
+    def _keep(self, file: str, test: str, what: str, detail: str) -> None:
+        self.rows.append((file, test, what, detail))
+        print(f"  {what:11} {file} {test[:200]} {detail}"[:460], file=sys.__stdout__, flush=True)
+
+
+def _covering_rows(coverage: Any, mark: dict[str, Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Random valid rows of a test that wants its parameters covered; covering all pairs takes minutes to plan."""
+    for option in ("coverage", "n_tests_per_boundary_value", "max_invalid_tests"):
+        mark.pop(option, None)
+    keep = mark.pop("filter", None)
+    parameters = {name: values for name, values in mark.items() if not name.startswith("enable_")}
+    lists = coverage._extract_valid_values(parameters)
+    valid = coverage._make_valid_filter(keep, lists) or (lambda row: True)
+    draw = random.Random(0)
+    drawn = [tuple(draw.choice(values) for values in lists.values()) for _ in range(2000)]
+    rows = list(dict.fromkeys(row for row in drawn if valid(row)))[:COVERING_ROWS]
+    return [*lists, "is_negative_test_case"], [(*row, False) for row in rows]
+
+
+def _size(name: str) -> int:
+    """The product of the numbers in the name of a row: no measure, but it orders the rows of one function."""
+    return math.prod(int(number) or 1 for number in re.findall(r"\d+", name.partition("[")[2]))
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
     causes = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
-    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    text = next(iter(f"{type(error).__name__}: {error}".splitlines()))
     if isinstance(error, pytest.skip.Exception):
         return "skipped", str(error)
     for cause in causes:
@@ -251,10 +353,8 @@ def _explained(error: BaseException) -> tuple[str, str]:
             return "differs", str(cause)
         if isinstance(cause, NkiValidationError) or (isinstance(cause, TypeError) and "; allowed: " in str(cause)):
             return "refused", str(cause).splitlines()[0]
-    if "_x4' not understood" in text:
-        return "not covered", text
-    if type(error).__name__ == "FixtureLookupError":
-        return "not covered", f"rows that the library's own plugin makes ({str(error)[:40]})"
+    if "expected to fail" in text:
+        return "differs", "accepted, although the test wants it refused"
     return "broken", f"{text}  ({_where(error)})"
 
 
@@ -263,11 +363,11 @@ def _where(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
 
 
-def run_library(root: Path, only: str, seconds: float, most: int) -> int:
+def run_library(root: Path, choice: Choice) -> int:
     """Prints one line per test and one per test file; how many tests differ or break."""
     sys.meta_path.append(_StandIns())
     sys.meta_path.insert(0, _Mended())
-    sys.modules["neuron_dtypes"] = _neuron_dtypes()
+    sys.modules["neuron_dtypes"] = formats.module()
     for folder in (root, root / "src", root / "src" / "nkilib_src"):
         sys.path.insert(0, str(folder.resolve()))
     orchestrator = types.ModuleType("test.utils.test_orchestrator")
@@ -276,8 +376,9 @@ def run_library(root: Path, only: str, seconds: float, most: int) -> int:
     from test.utils.common_dataclasses import Platforms
 
     vars(builtins)["Platforms"] = Platforms  # one test file forgets to import it
-    plugin = Plugin(only, most, Clock(seconds))
+    plugin = Plugin(choice)
     tests = root / "test" / "integration" / "nkilib"
+    named = [path for path in sorted(tests.rglob("test_*.py")) if choice.only and choice.only in path.name]
     print("\nnki-library", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -285,7 +386,7 @@ def run_library(root: Path, only: str, seconds: float, most: int) -> int:
         options += ["--import-mode=importlib", "--continue-on-collection-errors"]
         for left_out in ("cacheprovider", "warnings", "benchmark"):
             options += ["-p", f"no:{left_out}"]
-        pytest.main([str(tests), "--rootdir", str(root), "-c", os.devnull, *options], plugins=[plugin])
+        pytest.main([*map(str, named or [tests]), "--rootdir", str(root), "-c", os.devnull, *options], plugins=[plugin])
     files: dict[str, Counter[str]] = {}
     for file, _, what, _ in plugin.rows:
         files.setdefault(file, Counter())[what] += 1
