@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, Optional
 
 import typer
@@ -17,6 +13,7 @@ from rich.table import Table
 import nki_sim
 
 from .errors import UserError
+from .modules import imported
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +58,7 @@ def kernels_of(where: str, version: str) -> list[Any]:
         raise UserError(f"there is no file {file}; write FILE.py or FILE.py:KERNEL")
     nki_sim.install(version)
     try:
-        module = _module(path)
+        module = imported(path)
     except Exception as error:
         raise UserError(f"{file} cannot be imported under NKI {version}: {type(error).__name__}: {error}") from error
     mine = {n: v for n, v in vars(module).items() if isinstance(v, nki_sim.Kernel) and v.__module__ == module.__name__}
@@ -70,27 +67,6 @@ def kernels_of(where: str, version: str) -> list[Any]:
     if name and not hasattr(module, name):
         raise UserError(f"{file} has no {name!r}; its kernels: {', '.join(mine) or 'none'}")
     return [getattr(module, name)] if name else [*mine.values()]
-
-
-def _module(path: Path) -> ModuleType:
-    """A file as a module, of its package if it stands in one, so that its relative imports work."""
-    top, parts = path.parent, [path.stem]
-    while (top / "__init__.py").is_file():
-        parts.insert(0, top.name)
-        top = top.parent
-    sys.path.insert(0, str(top if len(parts) > 1 else path.parent))
-    try:
-        if len(parts) > 1:
-            return importlib.import_module(".".join(parts))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-    finally:
-        del sys.path[0]
 
 
 def _name(kernel: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import linecache
 import re
@@ -16,12 +15,15 @@ from typing import Any
 import numpy as np
 
 import nki_sim
+from nki_sim import dtypes
 from nki_sim.errors import PACKAGE
 from nki_sim.kernel import Kernel
 
 from .errors import UserError
-from .operations import DTYPES
+from .modules import imported
 
+FLOATS = ("bfloat16", "float16", "float32", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
+ARRAYS = (*FLOATS, "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool_")  # not floats: zeros
 ARRAY = re.compile(r"(\d+(?:x\d+)*):(\w+)")
 SHAPE = re.compile(r"\d+(?:[x*]\d+)+")
 # An argument: what stands between spaces, where quotes and brackets hold spaces together.
@@ -55,21 +57,12 @@ def _module(file: str) -> Any:
     if not path.is_file():
         raise UserError(f"there is no file {file}; write FILE.py:KERNEL")
     nki_sim.install()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        return imported(path)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         at = "" if isinstance(error, SyntaxError) else f"  ({Path(last.filename).name}:{last.lineno})"
         raise UserError(f"{file} cannot be imported: {type(error).__name__}: {error}{at}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -84,6 +77,8 @@ def parsed(text: str) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for item in ITEM.findall(text):
+        if item.endswith(","):
+            raise UserError(f"--args: got {item!r}; allowed: arguments separated by spaces; leave the comma out")
         whole = item[1:-1] if item[0] in "'\"" and item.find(item[0], 1) == len(item) - 1 else item
         name, equals, value = whole.partition("=")
         if equals and name.isidentifier():
@@ -97,9 +92,11 @@ def _value(text: str) -> Any:
     match = ARRAY.fullmatch(text)
     if match is not None:
         shape, dtype = tuple(map(int, match[1].split("x"))), match[2]
-        if dtype not in DTYPES:
-            raise UserError(f"--args: {text!r} has dtype {dtype!r}; allowed: {', '.join(DTYPES)}")
-        return np.random.default_rng(0).standard_normal(shape, np.float32).astype(DTYPES[dtype])
+        if dtype not in ARRAYS:
+            raise UserError(f"--args: {text!r} has dtype {dtype!r}; allowed: {', '.join(ARRAYS)}")
+        if dtype not in FLOATS:
+            return np.zeros(shape, dtypes.storage(dtype))
+        return np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtypes.storage(dtype))
     if SHAPE.fullmatch(text):
         raise UserError(f"--args: {text!r} has no dtype; write {text.replace('*', 'x')}:float32")
     try:

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from nki_sim.dtypes import storage
 from vit_neuron_tools.cli import app
 from vit_neuron_tools.operations import OPERATIONS
 from vit_neuron_tools.own_kernels import parsed
@@ -86,6 +87,14 @@ def test_a_kernel_of_ones_own(tmp_path: Path) -> None:
     assert json.loads(text)["kernel"] == "scaled"
 
 
+def test_a_kernel_of_a_package() -> None:
+    """Its relative imports work, as they do for `vit-neuron lint`."""
+    where = "nki_src/layer_norm.py:layer_norm"
+    status, text = invoke(where, "--args", "64x128:float32 None None 1e-6", "--json")
+    assert status == 0, text
+    assert json.loads(text)["kernel"] == "layer_norm"
+
+
 WRONG = [
     # kernel, --args, exit status, what is said
     ("mine.py:scalde", "", 2, "has no 'scalde'; its kernels: scaled, bare, broken"),
@@ -94,6 +103,8 @@ WRONG = [
     ("mine.py:scaled", "64x128:int3 2.0", 2, "allowed: bfloat16, float16, float32"),
     ("mine.py:scaled", "64x128 2.0", 2, "'64x128' has no dtype; write 64x128:float32"),
     ("mine.py:scaled", "64*128 2.0", 2, "'64*128' has no dtype; write 64x128:float32"),
+    ("mine.py:scaled", "64x128:float32, 2.0", 2, "got '64x128:float32,'; allowed: arguments separated by spaces"),
+    ("mine.py:scaled", "64x128:float32 2.0,", 2, "got '2.0,'; allowed: arguments separated by spaces"),
     ("mine.py:scaled", "64x128:float32 gelu", 2, "got 'gelu'; allowed: an array as in 128x256:float32, a number"),
     ("mine.py:scaled", "64x128:float32 'gelu", 2, "a quote is not closed"),
     ("mine.py:scaled", "64x128:float32", 2, "missing a required argument: 'factor'; give the arguments with --args"),
@@ -174,3 +185,11 @@ def test_arguments_are_arrays_or_python() -> None:
     positional, named = parsed("2x3:bfloat16 'gelu' eps=1e-6 mask=None 'shape=(1, 2)' axes=(0, 1) act='a b' \"two\"")
     assert (positional[0].shape, str(positional[0].dtype), positional[1:]) == ((2, 3), "bfloat16", ["gelu", "two"])
     assert named == {"eps": 1e-6, "mask": None, "shape": (1, 2), "axes": (0, 1), "act": "a b"}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float8_e4m3", "bool_"])
+def test_arrays_may_have_any_format(dtype: str) -> None:
+    """Integers are zeros: an index that every tensor has."""
+    (array,), _ = parsed(f"2x3:{dtype}")
+    assert (array.shape, array.dtype) == ((2, 3), storage(dtype))
+    assert dtype.startswith("float") or not array.any()
