@@ -60,17 +60,19 @@ def no_packed_conversion(call: Call) -> None:
     """Four packed numbers are one element for a DMA: they move, but do not convert."""
     given = {t.dtype for t in call.tensors().values()}
     if len(given) > 1 and given & dtypes.PACKED:
-        raise call.refuse(
-            f"dtypes {', '.join(sorted(given))}", "packed formats only with themselves", "use .view(dtype)"
-        )
+        raise call.refuse(formats_of(call), "packed formats only with themselves", "use .view(dtype)")
+
+
+def formats_of(call: Call) -> str:
+    return ", ".join(f"{name} of dtype {t.dtype}" for name, t in call.tensors().items())
 
 
 def no_int64_conversion(call: Call) -> None:
     """int64 moves as it is: no engine computes with it, and cutting it to 32 bits would lose the upper half."""
-    given = sorted({t.dtype for t in call.tensors().values()})
+    given = {t.dtype for t in call.tensors().values()}
     if len(given) > 1 and "int64" in given:
         remedy = "convert the array to int32 before the launch"
-        raise call.refuse(f"dtypes {', '.join(given)}", "int64 only to int64", remedy)
+        raise call.refuse(formats_of(call), "int64 only to int64", remedy)
 
 
 def row_indices(call: Call) -> None:
@@ -101,7 +103,7 @@ def descriptor_rules(call: Call) -> None:
         raise call.refuse("dge_mode.hwdge", "hwdge from gen3 on", "use swdge")
     if dst.dtype != src.dtype:
         raise call.refuse(
-            f"hwdge from {src.dtype} to {dst.dtype}", "equal dtypes with hwdge", "cast on chip, or use swdge"
+            f"dge_mode.hwdge with {formats_of(call)}", "equal dtypes with hwdge", "cast on chip, or use swdge"
         )
     if picks_rows(dst) or picks_rows(src):
         raise call.refuse("hwdge with a vector_offset", "no gather or scatter with hwdge", "use swdge or unknown")

@@ -86,9 +86,10 @@ def matmul_dtypes(call: Call) -> None:
         given = f"stationary {stationary} with moving {moving}"
         raise call.refuse(given, "float32 or tfloat32 only with each other", "cast one of them")
     if call.target.number < 4 and "float8_e4m3fn" in (stationary, moving):
-        raise call.refuse("float8_e4m3fn", "float8_e4m3 before gen4", "use nl.float8_e4m3")
+        which = "stationary" if stationary == "float8_e4m3fn" else "moving"
+        raise call.refuse(f"{which} of dtype float8_e4m3fn", "float8_e4m3 before gen4", "use nl.float8_e4m3")
     if {stationary, moving} == {"float8_e4m3", "float8_e4m3fn"}:
-        raise call.refuse("float8_e4m3 mixed with float8_e4m3fn", "one of the two formats")
+        raise call.refuse(f"stationary {stationary} with moving {moving}", "one of the two formats")
     legal = {"float32"} | ({"bfloat16"} if call.target.number >= 4 else set())
     if call.arguments["is_transpose"] and call.target.number >= 3:
         legal |= {stationary}
@@ -170,9 +171,11 @@ def tiling(columns: tuple[int, ...] = TILE_SIZES) -> Any:
         ):
             if extent not in legal or (extent == 32 and call.target.number < 3):
                 least = 32 if call.target.number >= 3 else 64
-                raise call.refuse(f"{what} tile size {extent}", " or ".join(str(n) for n in legal if n >= least))
+                allowed = " or ".join(str(n) for n in legal if n >= least)
+                raise call.refuse(f"tile_size={size}, {what} tile size {extent}", allowed)
             if start % extent or not 0 <= start < PE_ROWS:
-                raise call.refuse(f"{what} tile start {start}", f"a multiple of {extent} below {PE_ROWS}")
+                given = f"tile_position={position}, {what} tile start {start}"
+                raise call.refuse(given, f"a multiple of {extent} below {PE_ROWS}")
             if need > extent:
                 raise call.refuse(f"stationary with {need} {what}s in a tile of {extent}", f"at most {extent}")
 
@@ -306,7 +309,8 @@ def transpose_fits(call: Call) -> None:
         remedy = "transpose by tiles" if call.engine == TENSOR else "transpose by tiles, or into PSUM on engine.tensor"
         raise call.refuse(f"data {data.shape} on the {call.engine} engine", f"at most {most} x {most}", remedy)
     if call.engine == TENSOR and (data.buffer.space is not SBUF or dst.buffer.space is not PSUM):
-        raise call.refuse(f"{data.buffer.name} to {dst.buffer.name} on the tensor engine", "SBUF to PSUM")
+        given = f"data in {data.buffer.name} and dst in {dst.buffer.name} on the tensor engine"
+        raise call.refuse(given, "data in SBUF and dst in PSUM")
     if data.dtype != dst.dtype:
         raise call.refuse(f"data {data.dtype}, dst {dst.dtype}", "equal dtypes", "cast before or after the transpose")
     if call.engine == TENSOR:

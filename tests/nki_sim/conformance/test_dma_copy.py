@@ -626,7 +626,7 @@ REFUSED = [
         "int64",
         "trn2",
         lambda t: copy(sbuf((10, 6), nl.int64), t),
-        "dtypes float32, int64; allowed: on trn2 int64 only to int64; convert the array to int32 before the launch",
+        "dst of dtype int64, src of dtype float32; allowed: .* int64 only to int64; convert the array to int32 before",
     ),
     ("packed", "trn3", lambda t: copy(sbuf((10, 6), nl.float8_e5m2_x4), t), "packed formats only"),
     ("six_dims", "trn2", lambda t: copy(sbuf((10, 6)), t.reshape((1, 2, 5, 1, 2, 3))), "at most 5 dims"),
