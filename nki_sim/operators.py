@@ -172,7 +172,8 @@ def sigmoid(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
+    """x (1 + tanh(u)) / 2, without its cancellation for negative u: (1 + tanh(u)) / 2 is sigmoid(2 u)."""
+    return x * sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x))
 
 
 def gelu_sigmoid(x: Array) -> Array:

@@ -130,6 +130,13 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         OPERATORS,
+        "return x * sigmoid(2.0 * math.sqrt(2.0 / math.pi) *",
+        "return 0.5 * x + 0.5 * x * np.tanh(math.sqrt(2.0 / math.pi) *",
+        "gelu_apprx_tanh cancels",
+        _operators,
+    ),
+    Mutation(
+        OPERATORS,
         "    return x * sigmoid(1.702 * x)",
         "    return x * sigmoid(1.7 * x)",
         "gelu_apprx_sigmoid: a digit of its constant",
