@@ -248,6 +248,8 @@ class Instruction:
         reads: dict[str, Any] = {}
         writes: dict[str, Any] = {}
         values = {n: arguments[n] for n in self.plain}
+        if arguments.get("name"):
+            values["name"] = arguments["name"]
         now = len(core.trace.records)
         for name, operand in operands.items():
             value = arguments[name]

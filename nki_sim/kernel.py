@@ -15,6 +15,7 @@ from .debugging import Debugging, from_the_kernels_line
 from .errors import refusal
 from .launch import launch
 from .machine import running
+from .schedule import Edges, edges_of
 
 
 class Kernel:
@@ -30,9 +31,11 @@ class Kernel:
         cores: int | None = None,
         options: Options | None = None,
         debugging: Debugging | None = None,
+        schedule: Edges = (),
     ) -> None:
         self.func, self.cores, self.options = func, cores, options or Options()
         self.debugging = debugging or Debugging()  # shared by kernel[1] and kernel[2]
+        self.schedule = schedule
         self.name = getattr(func, "__name__", "kernel")
         self.__name__, self.__doc__ = self.name, func.__doc__
         self.__module__, self.__wrapped__ = func.__module__, func
@@ -55,27 +58,40 @@ class Kernel:
             raise TypeError(
                 refusal(self.name, f"[{cores!r}]", "one integer, the number of cores", "write kernel[1] or kernel[2]")
             )
-        return Kernel(self.func, int(cores), self.options, self.debugging)
+        return Kernel(self.func, int(cores), self.options, self.debugging, self.schedule)
+
+    def with_schedule(self, pairs: Any) -> Kernel:
+        """The kernel with more edges: ``[("later", "earlier"), ("last", ["first", "second"])]``, by `name=`.
+
+        Raises TypeError for what are no pairs of names, ValueError for a circle, and at the launch for unknown names.
+        """
+        edges = edges_of(self.name, pairs)
+        return Kernel(self.func, self.cores, self.options, self.debugging, edges)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = running()
         if core is not None:
             self._check_nested(core.launch.options)
             return self.func(*args, **kwargs)
+        arguments = self.bound(args, kwargs)
+        device = frameworks.device_bridge([*arguments.values()])
+        if device is not None:
+            self.debugging.check_device(self.name)
+            return device.call(self, arguments, self.cores)
+        try:
+            return self.run(arguments, self.cores)
+        except Exception as error:
+            from_the_kernels_line(error)
+            raise
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, with defaults. TypeError for what the signature does not take."""
         try:
             bound = inspect.signature(self.func).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}() {error}") from None
         bound.apply_defaults()
-        device = frameworks.device_bridge([*bound.arguments.values()])
-        if device is not None:
-            self.debugging.check_device(self.name)
-            return device.call(self, dict(bound.arguments), self.cores)
-        try:
-            return self.run(dict(bound.arguments), self.cores)
-        except Exception as error:
-            from_the_kernels_line(error)
-            raise
+        return dict(bound.arguments)
 
     def _check_nested(self, outer: Options) -> None:
         """A nested kernel is inlined under the outer one's config; its own may not ask for something else (NKI 0.7)."""
@@ -130,4 +146,4 @@ def simulate(
     changes = {name: value for name, value in asked.items() if value is not None}
     if not changes:
         return made
-    return Kernel(made.func, made.cores, made.options, made.debugging.changed(changes))
+    return Kernel(made.func, made.cores, made.options, made.debugging.changed(changes), made.schedule)

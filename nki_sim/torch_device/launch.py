@@ -83,7 +83,7 @@ class Watched:
             self.operands = operands
             return result
 
-        self.kernel = Kernel(run, options=kernel.options)
+        self.kernel = Kernel(run, options=kernel.options, schedule=kernel.schedule)
 
 
 _launches: list[Launch] = []

@@ -15,10 +15,13 @@ ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GR
     + ("control", "tiles_like")
 )
 ISA_REGISTERS, COMPILER = "nki_sim/isa/registers.py", "nki_sim/compiler.py"
-CHECKING, CONTENTS, INTEGERS = "nki_sim/checking.py", "nki_sim/contents.py", "nki_sim/integers.py"
+CHECKING, CONTENTS, INTEGERS, SCHEDULE = (
+    f"nki_sim/{name}.py" for name in ("checking", "contents", "integers", "schedule")
+)
 
 _views, _functions, _tensors = conformance("views"), conformance("language_functions"), conformance("language_tensors")
 _registers, _loops, _versions = conformance("registers"), conformance("loops"), conformance("versions")
+_schedule = ("tests/nki_sim/test_schedule.py",)
 _arguments, _grids, _kinds = conformance("arguments"), conformance("grids"), conformance("language_arguments")
 
 ROWS: tuple[Mutation, ...] = (
@@ -101,6 +104,16 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(STRIDES, "if outer != extent * inner:", "if False:", "dims with gaps are merged", _views),
     Mutation(CONTENTS, "memory.strides[1] == 0 and memory.shape[1] > 1", "False", "sums of one element", _views),
     Mutation(CHECKING, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
+    # -- edges between instructions
+    Mutation(SCHEDULE, "if place < position:", "if place > position:", "edges turn around", _schedule),
+    Mutation(SCHEDULE, "if name == start:", "if False:", "an instruction waits for itself", _schedule),
+    Mutation(
+        KERNEL,
+        "made.debugging.changed(changes), made.schedule)",
+        "made.debugging.changed(changes))",
+        "simulate forgets the schedule",
+        _schedule,
+    ),
     # -- functions of the language
     Mutation(ELEMENTWISE, "reverse0=number is x)", "reverse0=False)", "2 - x is x - 2", _functions),
     Mutation(
