@@ -117,11 +117,11 @@ class Storage:
             self._bytes = self.bytes.copy()
 
 
-def overflow(text: str, warns: bool) -> None:
-    """Raises OutOfMemory with this text, or warns if the launch goes on as if its tensors fitted."""
+def overflow(text: str, site: tuple[str, int], warns: bool) -> None:
+    """Raises OutOfMemory with this text, or warns of the kernel's line and goes on as if its tensors fitted."""
     if not warns:
         raise OutOfMemory(text)
-    warnings.warn(text, stacklevel=3)
+    warnings.warn_explicit(text, UserWarning, *site)
 
 
 def check_fits(allocation: Allocation, target: Generation, warns: bool = False) -> None:
@@ -144,6 +144,7 @@ def check_fits(allocation: Allocation, target: Generation, warns: bool = False) 
                 "split the tensor into smaller tiles",
                 allocation.site,
             ),
+            allocation.site,
             warns,
         )
 
@@ -239,6 +240,7 @@ class OnChipMemory:
                 newest.site,
             )
             + f"\nlargest live tensors:\n  {rows}",
+            newest.site,
             self.warns,
         )
 

@@ -28,7 +28,7 @@ ARRAY = re.compile(r"(\d+(?:x\d+)*):(\w+)")
 SHAPE = re.compile(r"\d+(?:[x*]\d+)+")
 # An argument: what stands between spaces, where quotes and brackets hold spaces together.
 ITEM = re.compile(r"""(?:'[^']*'|"[^"]*"|\([^()]*\)|\[[^\[\]]*\]|[^\s'"])+""")
-NOT_THE_KERNEL = {"numpy", "ml_dtypes", *sys.stdlib_module_names} - {"__main__"}
+NOT_THE_KERNEL = {"vit_neuron_tools", "numpy", "ml_dtypes", *sys.stdlib_module_names} - {"__main__"}
 
 
 def loaded(where: str) -> Kernel:
@@ -135,16 +135,16 @@ def _example(signature: inspect.Signature) -> str:
 
 
 def raised_inside(error: BaseException) -> traceback.FrameSummary | None:
-    """The line of the kernel that raised, None when it did not come from within a kernel."""
-    frames = []
+    """The line of the kernel that raised, None when it did not come from within a kernel.
+
+    The simulator's frames above the kernel are not in the traceback; those below it, and of libraries, may be.
+    """
+    found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         file, module = frame.f_code.co_filename, frame.f_globals.get("__name__", "")
-        if file.startswith(PACKAGE):
-            if frame.f_code.co_name == "_run_core":
-                frames = [traceback.FrameSummary(file, line, "", lookup_line=False)]
-        elif frames and module.split(".")[0] not in NOT_THE_KERNEL:
-            frames.append(traceback.FrameSummary(file, line, frame.f_code.co_name, lookup_line=False))
-    return frames[-1] if len(frames) > 1 else None
+        if not file.startswith(PACKAGE) and module.split(".")[0] not in NOT_THE_KERNEL:
+            found = traceback.FrameSummary(file, line, frame.f_code.co_name, lookup_line=False)
+    return found
 
 
 def sentence(error: BaseException, site: traceback.FrameSummary) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ..debugging import from_the_kernels_line
 from ..generations import generation
 from ..kernel import Kernel
 from ..launch import launch
@@ -48,19 +48,15 @@ def profile(
     if not isinstance(kernel, Kernel):
         name = getattr(kernel, "__name__", repr(kernel))
         raise TypeError(f"profile: got {name}, which is no kernel; allowed: a kernel; decorate it with @nki.jit")
-    bound = inspect.signature(kernel.func).bind(*args, **kwargs)
-    bound.apply_defaults()
+    arguments = kernel.bound(args, kwargs)
     if grid is not None:
         kernel = kernel[grid]
-    machine, outputs = launch(
-        kernel,
-        dict(bound.arguments),
-        kernel.cores,
-        generation(target),
-        execute,
-        trip_counts=trip_counts,
-        overflow_warns=capacity == "warn",
-    )
+    options: dict[str, Any] = {"trip_counts": trip_counts, "overflow_warns": capacity == "warn"}
+    try:
+        machine, outputs = launch(kernel, arguments, kernel.cores, generation(target), execute, **options)
+    except Exception as error:
+        from_the_kernels_line(error)
+        raise
     constants = TIMING[machine.target.name]
     timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)
     return Profile(kernel.name, machine, timeline, constants, order, execute, outputs if execute else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +20,21 @@ ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 LABEL = "simulated"
 
 
-@dataclass
+@dataclass(repr=False)
 class Profile:
     """One launch on the timing model. Times in microseconds, shares from 0 to 1; all of it *simulated*."""
 
     kernel: str
-    machine: Launch = field(repr=False)
-    timeline: Timeline = field(repr=False)
-    constants: Constants = field(repr=False)
+    machine: Launch
+    timeline: Timeline
+    constants: Constants
     order: str
     executed: bool
-    outputs: Any = field(repr=False, default=None)  # what the kernel returned, None without execution
+    outputs: Any = None  # what the kernel returned, None without execution
+
+    def __repr__(self) -> str:
+        cores = f"{self.cores} core" + "s" * (self.cores > 1)
+        return f"<{self.kernel}: {self.latency_us:.2f} us simulated, on {cores} of {self.target}>"
 
     # -- figures -----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 import warnings
 from collections import defaultdict
 from contextlib import nullcontext
@@ -112,6 +113,27 @@ def test_an_unknown_option_is_refused() -> None:
             run(micro.load_use_store, X, **{option: "x"})
 
 
+def test_arguments_are_those_of_the_kernel() -> None:
+    with pytest.raises(TypeError, match=r"load_use_store\(\) missing a required argument: 'x'"):
+        nki_sim.profile(micro.load_use_store)
+    with pytest.raises(TypeError, match=r"load_use_store\(\) got an unexpected keyword argument 'excute'"):
+        nki_sim.profile(micro.load_use_store, X, excute=False)
+
+
+def test_an_error_of_the_kernel_shows_its_line() -> None:
+    @nki.jit
+    def broken(x):
+        return {}["absent"]
+
+    with pytest.raises(KeyError) as caught:
+        nki_sim.profile(broken, X)
+    assert [Path(step.filename).name for step in traceback.extract_tb(caught.tb)] == ["test_profile.py"] * 2
+
+
+def test_repr_says_how_long(profile: nki_sim.Profile) -> None:
+    assert repr(profile) == f"<drained_matmuls: {profile.latency_us:.2f} us simulated, on 1 core of trn2>"
+
+
 @nki.jit
 def too_much(x):
     """Three tiles that live at the same time, of which two fit."""
@@ -128,8 +150,9 @@ def test_capacity_can_be_a_warning() -> None:
     x = rows(90 * 1024)
     with pytest.raises(nki_sim.OutOfMemory, match="live at once"):
         run(too_much, x)
-    with pytest.warns(UserWarning, match="live at once"):
+    with pytest.warns(UserWarning, match="live at once") as warned:
         found = run(too_much, x, capacity="warn")
+    assert {Path(w.filename).name for w in warned} == {"test_profile.py"}, "a warning names the kernel's line"
     assert found.sbuf_high_water == 3 * 90 * 1024
     with pytest.raises(nki_sim.OutOfMemory):
         run(too_much, x)
