@@ -209,9 +209,11 @@ def _choose_engine(call: Call) -> str:
 
 
 def _space_remedy(value: NkiTensor, operand: Operand) -> str:
-    if value.buffer.space is HBM:
+    if value.buffer.space is HBM and operand.is_read:
         return "bring it on chip with dma_copy first"
-    if value.buffer.space is PSUM:
+    if value.buffer.space is HBM:
+        return f"compute into a tile in {names_of(operand.space)}, then move that with dma_copy"
+    if value.buffer.space is PSUM and operand.is_read:
         return "copy PSUM to SBUF with tensor_copy or activation first"
     return "allocate it in " + names_of(operand.space)
 

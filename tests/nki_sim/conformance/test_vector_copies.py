@@ -67,6 +67,11 @@ COPY_REFUSED = [
     ("partitions", {"dst": empty((4, 8)), "src": np.zeros((8, 8), np.float32)}, ["4 partitions in src", "src has 8"]),
     ("elements", {"dst": empty((4, 8)), "src": np.zeros((4, 9), np.float32)}, ["8 elements per partition in src"]),
     ("hbm", {"dst": empty((4, 8)), "src": tile(np.zeros((4, 8), np.float32), "private_hbm")}, ["dma_copy first"]),
+    (
+        "dst_in_hbm",
+        {"dst": empty((4, 8), buffer="shared_hbm"), "src": np.zeros((4, 8), np.float32)},
+        ["dst in shared_hbm", "compute into a tile in SBUF or PSUM, then move that with dma_copy"],
+    ),
     ("array", {"dst": empty((4, 8)), "src": 1.0}, ["src of type float", "an NkiTensor"]),
     (
         "gpsimd_psum",
