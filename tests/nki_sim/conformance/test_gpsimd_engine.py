@@ -364,7 +364,13 @@ LEGAL: dict[str, dict[str, Any]] = {
 }
 REFUSED = [
     # instruction, what is wrong, target, changes to a legal call, what the message says
-    ("iota", "psum", "trn2", {"dst": empty((4, 6), "int32", "psum")}, "dst in psum; allowed: on trn2 SBUF; allocate it in SBUF"),
+    (
+        "iota",
+        "psum",
+        "trn2",
+        {"dst": empty((4, 6), "int32", "psum")},
+        "dst in psum; allowed: on trn2 SBUF; allocate it in SBUF",
+    ),
     ("iota", "product", "trn2", {"pattern": [[1, 5]]}, "counts whose product is 6"),
     ("iota", "five_dims", "trn2", {"pattern": [[1, 1]] * 4 + [[1, 6]]}, r"1 to 4 \[step, count\] pairs"),
     ("iota", "no_dims", "trn2", {"pattern": []}, r"1 to 4 \[step, count\] pairs"),
