@@ -81,6 +81,13 @@ ROWS: tuple[Mutation, ...] = (
         _dma,
     ),
     Mutation(
+        INDIRECT,
+        "first, last = int(indices.min()), int(indices.max())",
+        "first, last = 0, int(indices.max())",
+        "row 0 must lie in the tensor, whatever the indices say",
+        (*_dma, *conformance("dma_random_rows")),
+    ),
+    Mutation(
         DMA,
         "if not is_integer(priority) or priority not in PRIORITIES:",
         "if priority not in PRIORITIES:",
