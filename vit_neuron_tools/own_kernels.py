@@ -88,6 +88,18 @@ def parsed(text: str) -> tuple[list[Any], dict[str, Any]]:
     return positional, named
 
 
+def trip_counts(text: str) -> dict[str, int]:
+    """Iterations by the name of a loop's body, from "body=8 other=2". UserError for anything else."""
+    counts = {}
+    for item in text.split():
+        name, _, count = item.rpartition("=")
+        if not name or not count.isdecimal():
+            allowed = "the body of a loop and a number, as in 'body=8'"
+            raise UserError(f"--trip-counts: got {item!r}; allowed: {allowed}")
+        counts[name] = int(count)
+    return counts
+
+
 def _value(text: str) -> Any:
     match = ARRAY.fullmatch(text)
     if match is not None:

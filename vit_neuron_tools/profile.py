@@ -163,6 +163,9 @@ def kernel(
         str,
         typer.Option(help="Arguments, e.g. 'x=128x512:bfloat16 eps=1e-6': SHAPE:DTYPE is an array, else Python."),
     ] = "",
+    trip_counts: Annotated[
+        str, typer.Option(help="How often loops run whose bounds are data, by the name of the body: 'body=8'.")
+    ] = "",
     target: Target = "trn2",
     grid: Grid = None,
     order: Order = "program",
@@ -179,7 +182,8 @@ def kernel(
         mine = own_kernels.loaded(where)
         positional, named = own_kernels.parsed(args)
         own_kernels.check_call(mine, where, positional, named)
-        return nki_sim.profile(mine, *positional, **named, **options.of_launch())
+        trips = own_kernels.trip_counts(trip_counts)
+        return nki_sim.profile(mine, *positional, **named, **options.of_launch(), trip_counts=trips)
 
     _show(run, options)
 

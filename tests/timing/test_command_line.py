@@ -43,6 +43,20 @@ def broken(x):
     return {}["absent"]
 
 
+@nki.jit
+def counted(x, count):
+    t = nl.load(x)
+    n = nisa.register_alloc()
+    nisa.register_load(n, nl.load(count))
+
+    def body(i):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=2.0)
+
+    nl.fori_loop(0, n, body)
+    nl.store(x, t)
+    return x
+
+
 def plain(x):
     return x
 """
@@ -95,9 +109,24 @@ def test_a_kernel_of_a_package() -> None:
     assert json.loads(text)["kernel"] == "layer_norm"
 
 
+def test_loops_run_as_often_as_one_says(tmp_path: Path) -> None:
+    """How often is data, and an integer array from the command line holds zeros."""
+    (tmp_path / "mine.py").write_text(KERNEL)
+    call = f"{tmp_path / 'mine.py'}:counted", "--args", "64x128:float32 1x1:int32"
+    status, text = invoke(*call)
+    assert status == 1
+    assert "allowed: trip_counts={'body': count}" in " ".join(text.split())
+    few, many = (json.loads(invoke(*call, "--json", "--trip-counts", f"body={n}")[1]) for n in (1, 9))
+    assert many["instructions"]["tensor_scalar"]["count"] == 9 * few["instructions"]["tensor_scalar"]["count"]
+    for wrong in ("body", "body=many", "8"):
+        status, text = invoke(*call, "--trip-counts", wrong)
+        assert status == 2
+        assert f"--trip-counts: got {wrong!r}; allowed: the body of a loop and a number, as in 'body=8'" in text
+
+
 WRONG = [
     # kernel, --args, exit status, what is said
-    ("mine.py:scalde", "", 2, "has no 'scalde'; its kernels: scaled, bare, broken"),
+    ("mine.py:scalde", "", 2, "has no 'scalde'; its kernels: scaled, bare, broken, counted"),
     ("mine.py:plain", "", 2, "`plain` is not a kernel; decorate it with @nki.jit; kernels in"),
     ("absent.py:scaled", "", 2, "there is no file"),
     ("mine.py:scaled", "64x128:int3 2.0", 2, "allowed: bfloat16, float16, float32"),
@@ -143,7 +172,7 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("softmx", "'softmx' is none of attention, mlp, layer-norm; for a kernel of your own write FILE.py:KERNEL"),
-        ("mine.py", "its kernels: scaled, bare, broken (ours: attention, mlp, layer-norm)"),
+        ("mine.py", "its kernels: scaled, bare, broken, counted (ours: attention, mlp, layer-norm)"),
         ("absent.py", "there is no file"),
     ],
 )
