@@ -222,3 +222,94 @@ def test_any_chain_of_views_is_what_numpy_sees(steps: Any, buffer: str, shape: t
         np.testing.assert_array_equal(contents(base), whole)
 
     inside(body)
+
+
+# -- with a run-time index in the middle -------------------------------------------------------------------------------
+
+
+def picked(t: Any, x: np.ndarray, random: Random, index: Any) -> Pair:
+    """A run-time choice in one dim: an int, a run of elements, a selection by a tile, or a pattern."""
+    dim = random.randrange(free(t), t.ndim)
+    extent = t.shape[dim]
+    start, count = random.randrange(extent), 1
+    key: list[Any] = [slice(None)] * t.ndim
+    kind = random.choice(["int", "ds", "select", "pattern"])
+    if kind == "ds":
+        count = random.randint(1, extent - start)
+        key[dim] = nl.ds(index(start, "register"), count)
+        view = t[tuple(key)]
+    elif kind == "int":
+        key[dim] = index(start, "register")
+        view = t[tuple(key)]
+    elif kind == "select":
+        view = t.select(dim, index(start, "tile"))
+    else:
+        pattern = [[s, n if d != dim else 1] for d, (s, n) in enumerate(t.get_pattern())]
+        view = t.ap(pattern, scalar_offset=index(start, random.choice(["register", "tile"])), indirect_dim=dim)
+    found = x[(*[slice(None)] * dim, slice(start, start + count))]
+    if kind in ("int", "select"):
+        sizes = [n for d, n in enumerate(x.shape) if d != dim]
+        found = found.reshape(kept(t, sizes)) if len(kept(t, sizes)) == x.ndim else found.squeeze(dim)
+    return view, found
+
+
+def rows_picked(t: Any, x: np.ndarray, random: Random, index: Any) -> Pair:
+    """Rows by a vector of indices; NumPy's array is a copy of them."""
+    rows = [random.randrange(t.shape[0]) for _ in range(random.randint(1, 6))]
+    return t.vector_select(0, index(rows, "tile")), x[rows]
+
+
+def chosen(value: Any, kind: str) -> Any:
+    """An index that is only known at run time."""
+    if kind == "register":
+        return nisa.register_alloc(value)
+    tile = nl.ndarray((np.size(value), 1), "int32")
+    tile.storage.prepare_write()
+    tile.array[...] = np.reshape(value, (-1, 1))
+    return tile
+
+
+ELSEWHERE = ("run-time index", "the same dim 0")  # what a step on the dim of a run-time index is answered
+GAPS = ("contiguous dims", "memory layout allows")  # of rows that NumPy copied next to each other, and the device not
+
+
+def elsewhere(step: Any, t: Any, x: np.ndarray, random: Random) -> Pair | None:
+    """A step that may be refused for the dim of the run-time index, and for nothing else."""
+    try:
+        stepped: Pair | None = step(t, x, random)
+    except Refused as refusal:
+        if any(text in str(refusal) for text in (*ELSEWHERE, *(GAPS if t.indirection.kind == "vector" else ()))):
+            return None
+        raise
+    return stepped
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(STEPS), max_size=3),
+    st.sampled_from([picked, picked, rows_picked]),
+    st.lists(st.sampled_from(STEPS[:-2]), max_size=3),
+    st.sampled_from(["sbuf", "private_hbm"]),
+    st.sampled_from([(4, 12, 10), (3, 2, 4, 3, 2), (6, 8), (2, 1, 6, 4)]),
+    st.randoms(use_true_random=False),
+)
+def test_a_chain_around_a_run_time_index(
+    before: Any, pick: Any, after: Any, buffer: str, shape: tuple[int, ...], random: Random
+) -> None:
+    def body() -> None:
+        t, x = counted(shape, buffer=buffer), numbers(*shape).astype(np.int32)
+        for step in before:
+            t, x = step(t, x, random) or (t, x)
+        if pick is rows_picked and t.on_chip:
+            return  # rows are picked in HBM
+        t, x = pick(t, x, random, chosen)
+        assert t.is_indirect()
+        assert t.shape == x.shape
+        for step in after:
+            t, x = elsewhere(step, t, x, random) or (t, x)
+        assert t.shape == x.shape
+        other = nl.ndarray(x.shape, t.dtype, buffer=nl.private_hbm)
+        nisa.dma_copy(dst=other, src=t)
+        np.testing.assert_array_equal(contents(other), x)
+
+    inside(body)
