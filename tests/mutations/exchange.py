@@ -189,6 +189,52 @@ ROWS: tuple[Mutation, ...] = (
         _exchange,
     ),
     # -- collectives
+    Mutation(
+        COLLECTIVES,
+        "CHUNKED = (group_rule, priority_level, single, equal_dtypes,",
+        "CHUNKED = (group_rule, priority_level, single,",
+        "chunks change their format on the way",
+        _collectives,
+    ),
+    Mutation(
+        COLLECTIVES,
+        "        if len({t.size for t in tensors}) > 1:",
+        "        if tensors[0].size != tensors[-1].size:",
+        "a ring adds tensors of other sizes",
+        _collectives,
+    ),
+    Mutation(
+        COLLECTIVES,
+        "        if t.dtype not in dtypes.ARITHMETIC:",
+        "        if t.dtype not in dtypes.FORMATS:",
+        "reductions of packed numbers and int64",
+        _collectives,
+    ),
+    Mutation(
+        COLLECTIVES, "    if not metadata.is_contiguous():", "    if False:", "metadata with gaps is lost", _collectives
+    ),
+    Mutation(
+        COLLECTIVES,
+        "        if not isinstance(op, rg_partition_op):",
+        "        if op is None:",
+        "partitions by the name of an operator",
+        _collectives,
+    ),
+    Mutation(EXCHANGE, "if not is_integer(rank) or rank not in CORES:", "if rank not in CORES:", "rank 1.0", _exchange),
+    Mutation(
+        TENSOR,
+        "len(given) not in (0, 2) or not all(map(is_integer, given)):",
+        "len(given) not in (0, 2):",
+        "tiles of floats",
+        _tensor,
+    ),
+    Mutation(
+        MX,
+        "not same_place(data.indirection.index, scale.indirection.index)",
+        "data.indirection.index is None",
+        "data and scales are gathered by two indices",
+        _mx,
+    ),
     Mutation(COLLECTIVES, "    if mine != [[MY_RANK]]:", "    if not mine:", "more ranks run as one", _collectives),
     Mutation(
         COLLECTIVES,
