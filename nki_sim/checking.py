@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes, indirect
-from .errors import IllegalInstruction, UnsupportedVersion, refusal
+from .errors import IllegalInstruction, UnsupportedVersion, in_place_of, refusal
 from .generations import Generation
 from .machine import Core
 from .operands import COMPUTED, DMA, GPSIMD, HBM, PSUM, SYNC, OneOf, Operand, names_of
@@ -109,9 +109,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             check_number(call, name)
             return
         kind = "a tensor or a number" if operand.number else "an NkiTensor"
-        raise TypeError(
-            refusal(call.instruction.name, f"{name} of type {type(value).__name__}", kind, "load arrays with dma_copy")
-        )
+        given = f"{name} of type {type(value).__name__}"
+        raise TypeError(refusal(call.instruction.name, given, kind, in_place_of(value)))
     if not value.buffer.space & operand.space:
         raise call.refuse(f"{name} in {value.buffer.name}", f"{names_of(operand.space)}", _space_remedy(value, operand))
     allowed = operand.dtypes or _formats(call, operand)

@@ -84,3 +84,12 @@ def refusal(subject: str, given: str, allowed: str, remedy: str = "", site: tupl
     text = f"{subject}: got {given}; allowed: {allowed}" + (f"; {remedy}" if remedy else "")
     site = site or source_site()
     return text if site == UNKNOWN else f"{text}  ({where(site)})"
+
+
+def in_place_of(value: object) -> str:
+    """What to do about a value that stands where a tensor belongs."""
+    if isinstance(value, (bool, int, float)):
+        return "compute numbers in Python, fill a tile with nl.full, or use nisa.tensor_scalar"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return "give arrays to the kernel as arguments, where they are tensors"
+    return ""

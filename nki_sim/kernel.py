@@ -12,7 +12,7 @@ import numpy as np
 from . import frameworks
 from .compiler import Options
 from .debugging import Debugging, from_the_kernels_line
-from .errors import refusal
+from .errors import refusal, where
 from .launch import launch
 from .machine import running
 from .schedule import Edges, edges_of
@@ -33,6 +33,8 @@ class Kernel:
         debugging: Debugging | None = None,
         schedule: Edges = (),
     ) -> None:
+        if not callable(func):
+            raise TypeError(f"nki: got {func!r}, which is no function; allowed: a function or a kernel  ({where()})")
         self.func, self.cores, self.options = func, cores, options or Options()
         self.debugging = debugging or Debugging()  # shared by kernel[1] and kernel[2]
         self.schedule = schedule

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import IllegalInstruction, refusal
+from ..errors import IllegalInstruction, in_place_of, refusal
 from ..integers import integers
 from ..tensor import NkiTensor
 from .creation import ndarray
@@ -26,7 +26,8 @@ def named(name: str, function: Callable[..., NkiTensor]) -> Callable[..., NkiTen
 def tile(what: str, name: str, value: object) -> NkiTensor:
     """`value` if it is a tensor; the language functions compute on tiles."""
     if not isinstance(value, NkiTensor):
-        raise TypeError(refusal(f"nl.{what}", f"{name} of type {type(value).__name__}", "a tile", "nl.load arrays"))
+        given = f"{name} of type {type(value).__name__}"
+        raise TypeError(refusal(f"nl.{what}", given, "a tile", in_place_of(value)))
     return value
 
 

@@ -170,7 +170,7 @@ REFUSED = [
         "hbm",
         hbm_operand,
         nki_sim.IllegalInstruction,
-        "dst in private_hbm; allowed: on trn2 SBUF or PSUM; bring it on chip",
+        "dst in private_hbm; allowed: on trn2 SBUF or PSUM; compute into a tile",
     ),
 ]
 

@@ -20,6 +20,7 @@ import nki.language as nl  # noqa: E402
 
 X = np.ones((2, 3), np.float32)
 MISSING = r"missing a required argument: 'src'; allowed: tensor_copy\("
+ARGUMENT = "give arrays to the kernel as arguments"
 FIRST = "dst= comes first, and nothing is returned"
 OPERATORS = r"allowed: instructions of nki.isa, functions of nki.language; write nl\.{}\(\.\.\.\)"
 
@@ -48,6 +49,12 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("torch_half", lambda x, t: nl.ndarray((2, 3), torch.bfloat16), r"; use nl\.bfloat16"),
     ("double", lambda x, t: nl.ndarray((2, 3), "float64"), r"got 'float64'; .*; use nl\.float32"),
     ("enum", lambda x, t: nisa.tensor_copy(t, t, engine=nisa.engine.vectr), "engine: got 'vectr'; allowed: .*vector"),
+    ("array_to_instruction", lambda x, t: nisa.dma_copy(dst=t, src=X), "src of type ndarray; .*" + ARGUMENT),
+    ("torch_to_instruction", lambda x, t: nisa.tensor_copy(t, torch.ones(2, 3)), "src of type Tensor; .*" + ARGUMENT),
+    ("array_to_function", lambda x, t: nl.load(X), "src of type ndarray; .*" + ARGUMENT),
+    ("number_to_function", lambda x, t: nl.sqrt(2.0), "x of type float; allowed: a tile; compute numbers in Python"),
+    ("number_as_operand", lambda x, t: nisa.tensor_tensor(t, t, 2.0, nl.add), "type float; .* use nisa.tensor_scalar"),
+    ("word", lambda x, t: nisa.tensor_scalar(t, t, nl.add, "two"), "of type str; allowed: a tensor or a number  "),
     ("numpy_operator", lambda x, t: nisa.tensor_scalar(t, t, np.add, 1.0), "operator of nki.language such as nl.add"),
 ]  # fmt: skip
 
@@ -60,3 +67,9 @@ def test_a_first_attempt_is_answered(write: Callable[[Any, Any], Any], words: st
 
     with pytest.raises((TypeError, ValueError, AttributeError), match=rf"{words}.*\(test_first_errors\.py:\d+\)"):
         nki.simulate(kernel)(X)
+
+
+def test_only_functions_are_kernels() -> None:
+    for make in (nki.jit, nki.simulate):
+        with pytest.raises(TypeError, match=r"got 3, which is no function; allowed: a function or a kernel"):
+            make(3)
