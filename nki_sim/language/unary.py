@@ -10,8 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
+from ..errors import caution
 from ..isa import calls as nisa
+from ..machine import current_core
 from ..operators import OPERATORS, Operator
 from ..tensor import NkiTensor
 from .rounding import ceil, floor, trunc
@@ -126,26 +130,45 @@ def _xor_number(x: NkiTensor, op: Operator, number: int, dtype: Any) -> NkiTenso
     return out
 
 
-# 2 pi in two parts: the first has few bits, so that a whole multiple of it is exact in float32.
-TURN = (6.28125, 2 * math.pi - 6.28125)
+# 2 pi in three parts: the first two have eight bits, so that up to 2**16 of them are exact in float32.
+TURN = (6.28125, 2.0**-9 * 253 / 256, 2 * math.pi - 6.28125 - 2.0**-9 * 253 / 256)
+MOST_TURNS = 2.0**16
 
 
 def _sine(x: NkiTensor, phase: float, dtype: Any) -> NkiTensor:
-    angle, turns, whole, out = like(x, "float32"), like(x, "float32"), like(x, "int32"), like(x, dtype)
-    nisa.tensor_scalar(
-        dst=whole, data=x, op0=MULTIPLY, operand0=1 / (2 * math.pi), op1=ADD, operand1=phase / (2 * math.pi)
-    )
-    nisa.tensor_copy(dst=turns, src=whole)
+    """sin(x + phase). Whole turns are taken off x, and once more after the phase has moved the angle beyond pi.
+
+    Exact to float32 up to 2**16 turns; a warning says of larger numbers that they are not.
+    """
+    if current_core().launch.execute and _beyond(x, MOST_TURNS * 2 * math.pi):
+        caution("nl.sin, cos, tan: got angles of more than 2**16 turns, of which float32 takes no whole turns exactly")
+    angle, out = like(x, "float32"), like(x, dtype)
     nisa.tensor_copy(dst=angle, src=x)
-    for part in TURN:
-        nisa.scalar_tensor_tensor(dst=angle, data=turns, op0=MULTIPLY, operand0=-part, op1=ADD, operand1=angle)
+    _take_turns(angle)
+    # x * 0 is NaN for infinities, as their sine, and nothing for the others.
+    nisa.scalar_tensor_tensor(dst=angle, data=x, op0=MULTIPLY, operand0=0.0, op1=ADD, operand1=angle)
     if phase:
         nisa.tensor_scalar(dst=angle, data=angle, op0=ADD, operand0=phase)
+    _take_turns(angle)
     # The rounding above may end a hair outside of the table's range.
     limit = 3.1415925
     nisa.tensor_scalar(dst=angle, data=angle, op0=MINIMUM, operand0=limit, op1=MAXIMUM, operand1=-limit)
     nisa.activation(dst=out, op=SIN, data=angle)
     return out
+
+
+def _take_turns(angle: NkiTensor) -> None:
+    """Brings an angle into [-pi, pi] or a hair beyond, in place."""
+    turns, whole = like(angle, "float32"), like(angle, "int32")
+    nisa.tensor_scalar(dst=whole, data=angle, op0=MULTIPLY, operand0=1 / (2 * math.pi))
+    nisa.tensor_copy(dst=turns, src=whole)
+    for part in TURN:
+        nisa.scalar_tensor_tensor(dst=angle, data=turns, op0=MULTIPLY, operand0=-part, op1=ADD, operand1=angle)
+
+
+def _beyond(x: NkiTensor, limit: float) -> bool:
+    values = x.array.astype(np.float32)
+    return bool((np.isfinite(values) & (np.abs(values) > limit)).any())
 
 
 _TABLE = (

@@ -143,6 +143,12 @@ ROWS: tuple[Mutation, ...] = (
         _functions,
     ),
     Mutation(UNARY, "for part in TURN:", "for part in TURN[:1]:", "turns are rounded", _functions),
+    Mutation(
+        UNARY, "    _take_turns(angle)\n    # The", "    # The", "the phase of a cosine leads out of a turn", _functions
+    ),
+    Mutation(
+        UNARY, "op0=MULTIPLY, operand0=0.0, op1=ADD", "op0=MULTIPLY, operand0=0.0, op1=MAXIMUM", "sin(inf)", _functions
+    ),
     Mutation(UNARY, "operand0=-2.0, op1=ADD", "operand0=2.0, op1=ADD", "arctan beyond 1", _functions),
     Mutation(UNARY, "engine=nisa.engine.gpsimd)", "engine=nisa.engine.vector)", "rsqrt reads PSUM", _functions),
     Mutation(UNARY, "XOR if x.dtype in dtypes.INTEGERS else LOGICAL_XOR", "LOGICAL_XOR", "not of 2 is 0", _functions),

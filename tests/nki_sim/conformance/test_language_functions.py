@@ -169,7 +169,7 @@ def softplus(x: Any) -> Any:
 
 P = np.abs(X) + 0.1
 HALVES = np.array([[0.0, 0.5, -0.5, 2.5, -2.5, 3.49, -3.51, 1e6, -1e6, 16777216.0, 1e10, -1e20]], np.float32)
-ANGLES = np.array([[0.0, 1.0, -2.0, 3.2, -4.0, 9.0, 100.0, -250.0, 1000.0]], np.float32)
+ANGLES = np.array([[0.0, 1.0, -2.0, 3.2, -4.0, 9.0, 100.0, -250.0, 1000.0, 99999.0, 123456.789, -4.1e5]], np.float32)
 UNARY = [
     ("abs", X, np.abs),
     ("square", X, np.square),
@@ -212,6 +212,21 @@ def test_one_operand(name: str, x: Any, numpy: Any) -> None:
     assert got.shape == x.shape
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, numpy(wide(x)).astype(np.float64), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_without_a_sine(name: str) -> None:
+    """numpy.sin: of infinity there is none; of more than 2**16 turns float32 arithmetic knows none, which is said."""
+    infinite = np.array([[np.inf, -np.inf, np.nan]], np.float32)
+    assert np.isnan(on_tiles(name, infinite)).all()
+    with pytest.warns(UserWarning, match=r"got angles of more than 2\*\*16 turns"):
+        on_tiles(name, np.array([[4.2e5]], np.float32))
+
+
+@pytest.mark.parametrize(("name", "numpy"), [("sin", np.sin), ("cos", np.cos)])
+def test_sines_of_many_turns_are_as_good_as_of_one(name: str, numpy: Any) -> None:
+    x = (rng(name).uniform(-1, 1, (16, 256)) * 4e5).astype(np.float32)
+    np.testing.assert_allclose(on_tiles(name, x), numpy(wide(x)), atol=5e-7)
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
