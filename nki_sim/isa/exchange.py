@@ -37,7 +37,10 @@ def data_is_shared(call: Call) -> None:
 
 
 def barrier_engine(call: Call) -> str:
+    """One of the core's own engines; the DMA engines are beside it, and wait for no semaphores of a program."""
     asked = call.arguments["engine"]
+    if asked is engines.dma:
+        raise call.refuse("engine.dma", "an engine of the core: tensor, vector, scalar, gpsimd or sync")
     return GPSIMD if asked is engines.unknown else str(asked.name)
 
 

@@ -213,6 +213,13 @@ REFUSED = [
         lambda c: swap(tiles(dtype=nl.int64), tiles(dtype=nl.int64), c, dma_engine=gpsimd_dma),
         "src of dtype int64; allowed: .* int32",
     ),
+    (
+        "barrier_dma",
+        2,
+        "trn2",
+        lambda c: barrier(tiles(buffer=nl.shared_hbm), engine=nisa.engine.dma),
+        "engine.dma; allowed: on trn2 an engine of the core: tensor, vector",
+    ),
     ("barrier_cores_none", 2, "trn2", lambda c: barrier(tiles(buffer=nl.shared_hbm), None), "cores=None"),
     ("barrier_cores_turned", 2, "trn2", lambda c: barrier(tiles(buffer=nl.shared_hbm), (1, 0)), r"cores=\(1, 0\)"),
     ("from", 2, "trn2", lambda c: nisa.sendrecv(tiles(), tiles(), 0, -1, 0), "recv_from_rank=-1"),
@@ -352,7 +359,7 @@ def test_the_failure_of_one_core_is_what_the_caller_sees(failing: int, when: str
 # -- barriers and shared memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", [None, "vector", "scalar", "sync"])
+@pytest.mark.parametrize("engine", [None, "unknown", "tensor", "vector", "scalar", "gpsimd", "sync"])
 def test_barrier_publishes_writes(engine: Any) -> None:
     """Each core writes a half of a shared tensor; after the barrier both read all of it."""
     x = normal("halves", 4, 8)
@@ -422,11 +429,60 @@ def test_races_warn(body: Any, races: bool, why: str) -> None:
         )
 
 
-def test_without_a_barrier_the_first_core_finds_nothing() -> None:
-    """Core 0 runs first, so that it reads NaN where core 1 has yet to write."""
-    with pytest.warns(UserWarning, match=r"core \d reading halves in .* while core \d writes it"):
-        got = on_both(halves, normal("race", 4, 8))
-    assert np.isnan(got[0][2:]).all()
+def test_without_a_barrier_a_core_finds_nothing() -> None:
+    """Core 0 comes first, so that it reads NaN where core 1 has yet to write."""
+
+    def body(core: int, tensor: Any) -> Any:
+        data = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm, name="late")
+        found = contents(loaded(data)) if core == 0 else None
+        nisa.dma_copy(dst=data[2 * core : 2 * core + 2], src=loaded(tensor)[2 * core : 2 * core + 2])
+        return found
+
+    with pytest.warns(UserWarning, match=r"core \d reading late in .* while core \d writes it"):
+        got = on_both(body, normal("race", 4, 8))
+    assert np.isnan(got[0]).all()
+
+
+# The cores keep pace: each row says which rows of the shared tensor a core fills with which number, one write a step.
+PACES = [
+    # id                 core 0                                    core 1                          in the end
+    ("both_clear", [("0:4", 0), ("0:2", 1)], [("0:4", 0), ("2:4", 2)], [1, 1, 2, 2]),
+    ("clear_halves", [("0:2", 0), ("1:3", 1)], [("2:4", 0), ("3:4", 2)], [0, 1, 1, 2]),
+    ("same_step", [("0:4", 1)], [("2:4", 2)], [1, 1, 2, 2]),
+    ("in_turn", [("0:1", 1), ("1:4", 3)], [("0:3", 2), ("2:3", 4)], [2, 3, 4, 3]),
+    ("one_alone", [("0:4", 0), ("0:2", 1), ("1:2", 5)], [], [1, 5, 0, 0]),
+    ("other_alone", [], [("0:4", 0), ("0:2", 1), ("1:2", 5)], [1, 5, 0, 0]),
+    ("one_ends_early", [("0:4", 1)], [("0:4", 2), ("0:1", 3), ("1:2", 4)], [3, 4, 2, 2]),
+    ("anew_after_meeting", [("0:4", 1), ("0:1", 2), "meet", ("2:4", 3)], ["meet", ("3:4", 4)], [2, 1, 3, 4]),
+    (
+        "even_after_meeting",
+        [("0:4", 1), "meet", ("0:4", 0), ("0:2", 1)],
+        ["meet", ("0:4", 0), ("2:4", 2)],
+        [1, 1, 2, 2],
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "want"), [r[1:] for r in PACES], ids=[r[0] for r in PACES])
+def test_cores_keep_pace(first: Any, second: Any, want: list[int]) -> None:
+    """As on a device: their first writes to shared memory, core 0 first, then their second ones."""
+
+    def body(core: int) -> Any:
+        data = nl.ndarray((4, 2), nl.float32, buffer=nl.shared_hbm)
+        for step in (first, second)[core]:
+            if step == "meet":
+                barrier(data)
+            else:
+                rows = slice(*map(int, step[0].split(":")))
+                fill = nl.ndarray((rows.stop - rows.start, 2), nl.float32, buffer=nl.sbuf)
+                nisa.memset(dst=fill, value=float(step[1]))
+                nisa.dma_copy(dst=data[rows], src=fill)
+        barrier(data)
+        return contents(loaded(data))
+
+    got = on_both(body)
+    for core in (0, 1):
+        np.testing.assert_array_equal(got[core][:, 0], want)
 
 
 def test_shared_tensors_are_matched_by_order_and_filled_once() -> None:
