@@ -46,8 +46,12 @@ def rows_inside(view: NkiTensor, indices: Array, skip: bool) -> Array | None:
         return None
     if not skip:
         row = int(np.argmin(inside))
+        index, move = int(indices[row]), int(moves[row])
         allowed = f"0..{view.indirection.extent - 1}"
-        given = f"{int(indices[row])} for row {row} of {view.name or 'a tensor'}"
+        given = f"{index} for row {row} of {view.name or 'a tensor'}"
+        if 0 <= index < view.indirection.extent:
+            given += f", whose pattern reaches elements {low + move}..{high + move}"
+            allowed = f"elements 0..{room - 1} of the tensor"
         raise OutOfBounds(refusal("run-time index", given, allowed, "or leave such rows out with oob_mode.skip"))
     return inside
 

@@ -641,6 +641,18 @@ def test_a_run_time_index_is_checked_when_it_is_used(case: str, index: int) -> N
         inside(body)
 
 
+def test_a_row_whose_pattern_leaves_the_tensor_says_so() -> None:
+    """Row 7 of 8 begins inside; seven elements of it do not end there."""
+
+    def body() -> None:
+        index = nl.full((1, 1), 7, "int32")
+        copied(counted((8, 6), buffer="private_hbm").ap([[6, 1], [1, 7]], vector_offset=index))
+
+    message = r"7 for row 0 of a tensor, whose pattern reaches elements 42..48; allowed: elements 0..47 of the tensor"
+    with pytest.raises(nki_sim.OutOfBounds, match=message):
+        inside(body)
+
+
 def test_an_explicit_offset_on_a_view_is_added_and_warned_of() -> None:
     """The stub adds; the guides count from the start of the tensor (card, disagreement 1)."""
     with pytest.warns(UserWarning, match=r"ap: offset=2 on a view at 4: added to it"):
