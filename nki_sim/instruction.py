@@ -31,7 +31,7 @@ from .checking import Call, Plan, Rule, check, extend_key, hashable
 from .contents import memory_of, operand_value, store
 from .errors import IllegalInstruction, OutOfBounds, refusal, source_site, where
 from .machine import Core, current_core
-from .memory import Allocation
+from .memory import Allocation, MemoryRegion
 from .operands import Form, Limit, OneOf, Operand
 from .operators import Alias
 from .settings import settings
@@ -148,6 +148,9 @@ class Instruction:
             core.launch.written.execute(self, operands, arguments, plan, lambda: self._execute(core, arguments, plan))
         elif core.launch.execute:
             self._execute(core, arguments, plan)
+        turns = core.launch.turns
+        if turns is not None and any(a.region is MemoryRegion.shared_hbm for a in record.writes.values()):
+            turns.has_written(core.index)
         return NkiInstruction(record, tuple(core.scopes))
 
     # -- arguments ---------------------------------------------------------------------------------------------

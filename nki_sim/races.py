@@ -1,7 +1,8 @@
 """Races between two cores: one reads what the other writes, with no meeting of the cores in between.
 
-Cores take turns here, core 0 first, so that such a kernel gives the same numbers on every run; on a device it need not.
-`core_barrier` and `sendrecv` are meetings. Two writes of the same place are left alone: kernels do write equal values.
+Cores take turns here (turns.py), so that such a kernel gives the same numbers on every run; on a device it need not.
+`core_barrier` and `sendrecv` are meetings. Two writes of the same place are left alone: kernels do write equal values,
+and their order is that of cores that keep pace.
 """
 
 from __future__ import annotations

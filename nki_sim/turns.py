@@ -1,4 +1,9 @@
-"""Two cores of one launch take turns: deterministic, and a meeting that cannot happen is an error, not a hang."""
+"""Two cores of one launch take turns: deterministic, and a meeting that cannot happen is an error, not a hang.
+
+Between meetings they keep pace as on a device, where both start at once: their first writes to shared memory follow
+each other, core 0 first, then their second ones. Published kernels need that: both cores clear a result before either
+adds to it, with no barrier in between.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ class Abandoned(IllegalInstruction):
 
 
 class Turns:
-    """Exactly one core runs at a time, core 0 first; the turn passes when a core waits for a meeting or ends."""
+    """One core runs at a time, core 0 first; the turn passes when it waits, writes shared memory or ends."""
 
     def __init__(self, cores: int) -> None:
         self._changed = threading.Condition()
@@ -23,6 +28,7 @@ class Turns:
         self._done: set[int] = set()
         self._failed = False
         self._cores = cores
+        self._written = [0] * cores  # writes to shared memory since the last meeting
 
     def start(self, core: int) -> None:
         with self._changed:
@@ -34,6 +40,18 @@ class Turns:
             self._done.add(core)
             self._failed = self._failed or failed
             self._pass_turn()
+
+    def has_written(self, core: int) -> None:
+        """Called after a write to shared memory: lets a core go on that has written less often, or is next in line."""
+        with self._changed:
+            self._written[core] += 1
+            ahead = (self._written[core], core)
+            behind = [c for c in self._ready() if c != core and (self._written[c], c) < ahead]
+            if behind:
+                self._turn = behind[0]
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._turn == core or self._failed)
+                self._raise_if_failed(core)
 
     def meet(self, core: int, tag: Any, payload: Any = None) -> list[Any]:
         """Waits until every core has come to the meeting `tag`; returns all payloads, by core.
@@ -71,14 +89,18 @@ class Turns:
         payloads = [payload for _, (_, payload, _) in sorted(self._waiting.items())]
         self._results = {core: list(payloads) for core in self._waiting}
         self._waiting.clear()
+        self._written = [0] * self._cores
         self._turn = 0
         self._changed.notify_all()
 
     def _stuck(self, core: int) -> bool:
         return core in self._waiting and len(self._done) + len(self._waiting) == self._cores and bool(self._done)
 
+    def _ready(self) -> list[int]:
+        return [c for c in range(self._cores) if c not in self._done and c not in self._waiting]
+
     def _pass_turn(self) -> None:
-        ready = [c for c in range(self._cores) if c not in self._done and c not in self._waiting]
+        ready = self._ready()
         if ready:
             self._turn = ready[0]
         self._changed.notify_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .mutation import Mutation, conformance
 
 MEMORY = "nki_sim/memory.py"
-OVERLAP = "nki_sim/overlap.py"
+OVERLAP, TURNS = "nki_sim/overlap.py", "nki_sim/turns.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
 COMPUTE = "nki_sim/isa/dma_compute.py"
@@ -36,6 +36,10 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(MEMORY, "        self.depth[inside] += sign", "        pass", "tiles forget who lies over them", _memory),
     Mutation(OVERLAP, "len(there) > 1", "False", "tiles in one place share no bytes", _overlap),
     Mutation(OVERLAP, "shared |= {place, other}", "pass", "tiles that overlap in part are missed", _overlap),
+    # -- the pace of two cores
+    Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
+    Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),
+    Mutation(TURNS, "        self._written = [0] * self._cores\n", "", "the pace goes on after a meeting", _exchange),
     # -- DMA
     Mutation(DMA, "if dst.size != src.size:", "if dst.shape != src.shape:", "dma_copy wants equal shapes", _dma),
     Mutation(
