@@ -13,6 +13,17 @@ from . import facade
 from .settings import VERSIONS, settings
 
 
+_NEW = (
+    "NKI 0.1, whose package it was; import nki, nki.language as nl and nki.isa as nisa, where each instruction takes "
+    "dst= first and returns nothing"
+)
+ABSENT = {  # modules that are not here: what is allowed, and what to do
+    "neuronxcc": _NEW,
+    "neuronxcc.nki": _NEW,
+    "nki.compiler.kernel_builder": "the real compiler; decorate the function with nki.jit and call it with arrays",
+}
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the facade modules by name."""
 
@@ -21,7 +32,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in facade.MODULES:
             return None
-        is_package = any(name.startswith(fullname + ".") for name in facade.MODULES)
+        is_package = any(name.startswith(fullname + ".") for name in (*facade.MODULES, *ABSENT))
         return importlib.machinery.ModuleSpec(fullname, self, origin="nki_sim", is_package=is_package)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
@@ -33,7 +44,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _OldNames(importlib.abc.MetaPathFinder):
-    """The last to be asked: says what took the place of NKI 0.1's package where nobody else has it.
+    """The last to be asked: says what to do about a module of ABSENT where nobody else has it.
 
     `importlib.util.find_spec`, by which libraries ask whether there is a compiler, still gives None.
     """
@@ -41,13 +52,11 @@ class _OldNames(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> None:
-        if fullname not in ("neuronxcc", "neuronxcc.nki"):
+        if fullname not in ABSENT:
             return
         if sys._getframe(2).f_code is not importlib.util.find_spec.__code__:
             raise ModuleNotFoundError(
-                f"{fullname}: got NKI {settings.nki_version}; allowed: NKI 0.1, whose package it was; import nki, "
-                "nki.language as nl and nki.isa as nisa, where each instruction takes dst= first and returns nothing",
-                name=fullname,
+                f"{fullname}: got NKI {settings.nki_version}, simulated; allowed: {ABSENT[fullname]}", name=fullname
             )
 
 

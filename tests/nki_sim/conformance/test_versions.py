@@ -117,9 +117,15 @@ def test_every_name_of_the_api_is_importable(version: str) -> None:
 @pytest.mark.parametrize("statement", ["import neuronxcc.nki", "from neuronxcc import nki", "import neuronxcc"])
 def test_the_package_before_0_2_is_answered_with_the_new_one(statement: str) -> None:
     """NKI 0.1 was neuronxcc.nki: most published kernels begin with it."""
-    with pytest.raises(ModuleNotFoundError, match=r"neuronxcc: got NKI 0\.7; .*import nki, .*dst= first") as caught:
+    with pytest.raises(ModuleNotFoundError, match=r"neuronxcc: got NKI 0\.7, .*import nki, .*dst= first") as caught:
         exec(statement)
     assert caught.value.name == "neuronxcc"
+
+
+def test_the_builder_of_the_compiler_is_answered_with_jit() -> None:
+    """The language guide, "Composable Kernels", compiles a function with it; nothing is compiled here."""
+    with pytest.raises(ModuleNotFoundError, match=r"kernel_builder: got NKI 0\.7, simulated; .*nki\.jit and call it"):
+        exec("from nki.compiler.kernel_builder import compile_kernel")
 
 
 def test_who_asks_whether_there_is_a_compiler_is_told_no() -> None:
