@@ -8,10 +8,10 @@ import importlib.util
 import sys
 import types
 from collections.abc import Sequence
+from typing import Any
 
 from . import facade
 from .settings import VERSIONS, settings
-
 
 _NEW = (
     "NKI 0.1, whose package it was; import nki, nki.language as nl and nki.isa as nisa, where each instruction takes "
@@ -43,21 +43,44 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         facade.fill(module)
 
 
-class _OldNames(importlib.abc.MetaPathFinder):
-    """The last to be asked: says what to do about a module of ABSENT where nobody else has it.
+class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The last to be asked: NKI 0.1's package, where nobody else has it, says what took its place.
 
-    `importlib.util.find_spec`, by which libraries ask whether there is a compiler, still gives None.
+    Of the package there are the names and `neuronxcc.nki.typing`, which current kernels still take annotations from.
+    `importlib.util.find_spec`, by which libraries ask whether there is a compiler, gives None.
     """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
-    ) -> None:
-        if fullname not in ABSENT:
-            return
-        if sys._getframe(2).f_code is not importlib.util.find_spec.__code__:
-            raise ModuleNotFoundError(
-                f"{fullname}: got NKI {settings.nki_version}, simulated; allowed: {ABSENT[fullname]}", name=fullname
-            )
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.split(".")[0] != "neuronxcc" or sys._getframe(2).f_code is importlib.util.find_spec.__code__:
+            return None
+        if fullname in _Gone.KEPT:
+            return importlib.machinery.ModuleSpec(fullname, self, origin="nki_sim", is_package=True)
+        raise ModuleNotFoundError(_gone(fullname), name=fullname)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return _Gone(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__name__ == "neuronxcc.nki.typing":
+            vars(module).update(facade.contents("nki.typing"))
+
+
+class _Gone(types.ModuleType):
+    """A module of NKI 0.1's package: its names say what took their place."""
+
+    KEPT = ("neuronxcc", "neuronxcc.nki", "neuronxcc.nki.typing")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name if name.startswith("__") else _gone(f"{self.__name__}.{name}"))
+
+
+def _gone(name: str) -> str:
+    return (
+        f"{name}: got NKI {settings.nki_version}; allowed: NKI 0.1, whose package it was; import nki, "
+        "nki.language as nl and nki.isa as nisa, where each instruction takes dst= first and returns nothing"
+    )
 
 
 _finder, _old_names = _Finder(), _OldNames()
