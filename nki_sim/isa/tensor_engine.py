@@ -126,11 +126,14 @@ def room_for_16_bits(call: Call) -> None:
 
 def store_transposed(dst: NkiTensor, bits: Any) -> None:
     """Bits untouched; on gen3 with the upper halves of fp8."""
-    halves = upper_halves(dst) if transposes_to_16_bits(dst, current_core().target) else None
+    core = current_core()
+    halves = upper_halves(dst) if transposes_to_16_bits(dst, core.target) else None
     if halves is None:
         store(dst, bits, TENSOR)
-    else:
-        store(halves, np.ascontiguousarray(bits).view(np.uint8).astype(np.uint16))
+        return
+    store(halves, np.ascontiguousarray(bits).view(np.uint8).astype(np.uint16))
+    if core.launch.written is not None:
+        core.launch.written.mark(halves)
 
 
 def one_bank(call: Call) -> None:

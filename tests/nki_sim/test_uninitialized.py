@@ -251,6 +251,12 @@ def constant(x: Any) -> None:
     nisa.dma_copy(dst=tile(), src=nl.shared_constant(X))
 
 
+def upper_halves(x: Any) -> None:
+    into = tile((8, 8), nl.float8_e5m2, nl.psum)
+    nisa.nc_transpose(dst=into[:, 0:8:2], data=filled(dtype=nl.float8_e5m2))
+    use(into.view(nl.uint16))
+
+
 def printed(x: Any) -> None:
     nl.device_print("garbage", tile())  # looking at memory is no instruction
 
@@ -266,6 +272,7 @@ ACCEPTED = [
     (rows_in_range, "skipped rows are neither read nor written"),
     (scattered_then_read, "a scatter writes its rows"),
     (constant, "constants come with contents"),
+    (upper_halves, "a transpose of fp8 on gen3 writes zeros beside its elements"),
     (printed, "device_print may look"),
 ]
 
