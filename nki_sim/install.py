@@ -18,8 +18,6 @@ _NEW = (
     "dst= first and returns nothing"
 )
 ABSENT = {  # modules that are not here: what is allowed, and what to do
-    "neuronxcc": _NEW,
-    "neuronxcc.nki": _NEW,
     "nki.compiler.kernel_builder": "the real compiler; decorate the function with nki.jit and call it with arrays",
 }
 
@@ -44,16 +42,18 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last to be asked: NKI 0.1's package, where nobody else has it, says what took its place.
+    """The last to be asked: says what to do in the place of a module that nobody has.
 
-    Of the package there are the names and `neuronxcc.nki.typing`, which current kernels still take annotations from.
+    Of NKI 0.1's package there are the names and `neuronxcc.nki.typing`, whose annotations current kernels still use.
     `importlib.util.find_spec`, by which libraries ask whether there is a compiler, gives None.
     """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.split(".")[0] != "neuronxcc" or sys._getframe(2).f_code is importlib.util.find_spec.__code__:
+        if fullname.split(".")[0] != "neuronxcc" and fullname not in ABSENT:
+            return None
+        if sys._getframe(2).f_code is importlib.util.find_spec.__code__:
             return None
         if fullname in _Gone.KEPT:
             return importlib.machinery.ModuleSpec(fullname, self, origin="nki_sim", is_package=True)
@@ -64,7 +64,8 @@ class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         if module.__name__ == "neuronxcc.nki.typing":
-            vars(module).update(facade.contents("nki.typing"))
+            current = vars(importlib.import_module("nki.typing"))
+            vars(module).update({name: value for name, value in current.items() if not name.startswith("__")})
 
 
 class _Gone(types.ModuleType):
@@ -77,10 +78,7 @@ class _Gone(types.ModuleType):
 
 
 def _gone(name: str) -> str:
-    return (
-        f"{name}: got NKI {settings.nki_version}; allowed: NKI 0.1, whose package it was; import nki, "
-        "nki.language as nl and nki.isa as nisa, where each instruction takes dst= first and returns nothing"
-    )
+    return f"{name}: got NKI {settings.nki_version}, simulated; allowed: {ABSENT.get(name, _NEW)}"
 
 
 _finder, _old_names = _Finder(), _OldNames()

@@ -91,7 +91,12 @@ WRONG = [
     ("no_file", "nowhere.py:k", [], "there is no file nowhere.py; write FILE.py or FILE.py:KERNEL"),
     ("no_kernel", "{file}:other", [], "has no 'other'; its kernels: good, bad"),
     ("none_at_all", "{empty}", [], "defines no kernel; decorate one with @nki.jit"),
-    ("import", "{broken}", [], "cannot be imported under NKI 0.7: ModuleNotFoundError: neuronxcc: got NKI 0.7;"),
+    (
+        "import",
+        "{broken}",
+        [],
+        "cannot be imported under NKI 0.7: ModuleNotFoundError: neuronxcc.nki.isa: got NKI 0.7, ",
+    ),
 ]
 
 
@@ -99,7 +104,7 @@ WRONG = [
 def test_wrong_use_is_status_2(file: Path, case: str, where: str, args: list[str], words: str) -> None:
     empty, broken = file.with_name("empty_file.py"), file.with_name("broken_file.py")
     empty.touch()
-    broken.write_text("import neuronxcc.nki")
+    broken.write_text("import neuronxcc.nki.isa as nisa")
     result = vit_neuron(where.format(file=file, empty=empty, broken=broken), *args)
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
