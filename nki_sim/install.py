@@ -64,7 +64,7 @@ class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         if module.__name__ == "neuronxcc.nki.typing":
-            current = vars(importlib.import_module("nki.typing"))
+            current = vars(sys.modules["nki.typing"])
             vars(module).update({name: value for name, value in current.items() if not name.startswith("__")})
 
 
