@@ -7,10 +7,10 @@ from .mutation import Mutation, conformance
 DMA, TRANSPOSE, COMPUTE = (f"nki_sim/isa/{name}.py" for name in ("dma", "dma_transpose", "dma_compute"))
 TENSOR, MX, GPSIMD = (f"nki_sim/isa/{name}.py" for name in ("tensor_engine", "microscaling", "gpsimd_engine"))
 RANDOM, EXCHANGE = (f"nki_sim/isa/{name}.py" for name in ("random", "exchange"))
-ACCUMULATION, INDIRECT, XORWOW, TURNS, RACES, COLLECTIVES, INSTRUCTION, LAUNCH = (
-    f"nki_sim/{name}.py"
-    for name in ("accumulation", "indirect", "xorwow", "turns", "races", "collectives", "instruction", "launch")
+ACCUMULATION, INDIRECT, XORWOW, TURNS, RACES, INSTRUCTION, LAUNCH = (
+    f"nki_sim/{name}.py" for name in ("accumulation", "indirect", "xorwow", "turns", "races", "instruction", "launch")
 )
+GROUPS, COLLECTIVE_RULES, CHUNKS = (f"nki_sim/collectives/{name}.py" for name in ("groups", "rules", "chunks"))
 
 _dma, _transpose, _compute = conformance("dma_copy"), conformance("dma_transpose"), conformance("dma_compute")
 _tensor, _mx, _gpsimd = conformance("tensor_engine"), conformance("microscaling"), conformance("gpsimd_engine")
@@ -190,31 +190,31 @@ ROWS: tuple[Mutation, ...] = (
     ),
     # -- collectives
     Mutation(
-        COLLECTIVES,
+        CHUNKS,
         "CHUNKED = (group_rule, priority_level, single, equal_dtypes,",
         "CHUNKED = (group_rule, priority_level, single,",
         "chunks change their format on the way",
         _collectives,
     ),
     Mutation(
-        COLLECTIVES,
+        COLLECTIVE_RULES,
         "        if len({t.size for t in tensors}) > 1:",
         "        if tensors[0].size != tensors[-1].size:",
         "a ring adds tensors of other sizes",
         _collectives,
     ),
     Mutation(
-        COLLECTIVES,
+        COLLECTIVE_RULES,
         "        if t.dtype not in dtypes.ARITHMETIC:",
         "        if t.dtype not in dtypes.FORMATS:",
         "reductions of packed numbers and int64",
         _collectives,
     ),
     Mutation(
-        COLLECTIVES, "    if not metadata.is_contiguous():", "    if False:", "metadata with gaps is lost", _collectives
+        CHUNKS, "    if not metadata.is_contiguous():", "    if False:", "metadata with gaps is lost", _collectives
     ),
     Mutation(
-        COLLECTIVES,
+        GROUPS,
         "        if not isinstance(op, rg_partition_op):",
         "        if op is None:",
         "partitions by the name of an operator",
@@ -235,16 +235,16 @@ ROWS: tuple[Mutation, ...] = (
         "data and scales are gathered by two indices",
         _mx,
     ),
-    Mutation(COLLECTIVES, "    if mine != [[MY_RANK]]:", "    if not mine:", "more ranks run as one", _collectives),
+    Mutation(GROUPS, "    if mine != [[MY_RANK]]:", "    if not mine:", "more ranks run as one", _collectives),
     Mutation(
-        COLLECTIVES,
+        CHUNKS,
         "chunk = np.ascontiguousarray(src.array).reshape(-1)[start : start + count]",
         "chunk = np.ascontiguousarray(src.array).reshape(-1)[:count]",
         "chunks start at 0",
         _collectives,
     ),
     Mutation(
-        COLLECTIVES,
+        CHUNKS,
         "    if not recv_counts_known:",
         "    if recv_counts_known:",
         "known counts are written",
