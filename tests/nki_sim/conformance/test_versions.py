@@ -347,7 +347,7 @@ def test_targets_follow_the_environment(monkeypatch: Any) -> None:
     assert seen == [(nisa.nc_version(n), 128 * kib * 1024) for _, n, kib in (*sizes, ("", 3, 224))]
     assert nisa.nc_version.gen2 < nisa.get_nc_version() >= nisa.nc_version.gen3
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
-    with pytest.raises(ValueError, match="target: got 'trn9'; allowed: trn1"):
+    with pytest.raises(ValueError, match="NEURON_PLATFORM_TARGET_OVERRIDE: got 'trn9'; allowed: trn1"):
         kernel(X)
 
 
