@@ -127,9 +127,13 @@ def shared_constant(constant: Any) -> NkiTensor:
 def _constant(constant: Any) -> NkiTensor:
     shape, kind = constant.shape or (1,), dtypes.canonical(constant.dtype)
     out = ndarray(shape, kind, MemoryRegion.shared_hbm)
+    contents = constant.reshape(shape).astype(dtypes.storage(kind))
+    if out.storage.written and out.array.tobytes() != contents.tobytes():
+        given, remedy = f"other data than core 0 gave, of shape {shape}", "make it without nl.program_id"
+        raise ValueError(refusal("nl.shared_constant", given, "the same on every core", remedy))
     if not out.storage.written:
         out.storage.prepare_write()
-        out.array[...] = constant.reshape(shape)
+        out.array[...] = contents
         if (written := current_core().launch.written) is not None:
             written.mark(out)
     return out

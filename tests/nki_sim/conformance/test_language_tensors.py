@@ -155,6 +155,19 @@ def test_shared_constants_on_two_cores_are_one() -> None:
     np.testing.assert_array_equal(kernel[2](X), np.full((2, 4), 3.0))
 
 
+def test_shared_constants_must_not_diverge() -> None:
+    """Stub: "With LNC=2, both cores share the same constant; the data must not diverge across cores"."""
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        nl.shared_constant(np.full((1, 4), 1.0 + nl.program_id(0), np.float32))
+        return x
+
+    message = r"nl.shared_constant: got other data than core 0 gave, of shape \(1, 4\); allowed: the same on every core"
+    with pytest.raises(ValueError, match=message):
+        kernel[2](X)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8", "int32", "float8_e4m3"])
 def test_shared_identity_matrix(dtype: str) -> None:
     def body() -> Any:
