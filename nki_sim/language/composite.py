@@ -14,7 +14,7 @@ from ..tensor import NkiTensor
 from ..values import flag, is_number
 from .creation import ndarray
 from .reductions import mean, reduce, spread
-from .tiles_like import count, like, paired, tile, trailing_axes
+from .tiles_like import check_columns, count, like, paired, tile, trailing_axes
 
 ADD, SUBTRACT, MULTIPLY, MAXIMUM, EXP, RSQRT, SQUARE, NOT_EQUAL = (
     OPERATORS[n] for n in ("add", "subtract", "multiply", "maximum", "exp", "rsqrt", "square", "not_equal")
@@ -68,6 +68,7 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     x = tile("transpose", "x", x)
     if x.ndim != 2:
         raise IllegalInstruction(refusal("nl.transpose", f"x of shape {x.shape}", "two dims", "reshape it first"))
+    check_columns("nl.transpose", "x", x)
     step = 2 if x.dtype in FP8 else 1  # gen3 transposes fp8 into elements of 16 bits
     turned = ndarray((x.free_size, x.partitions * step), x.dtype, MemoryRegion.psum)[:, ::step]
     nisa.nc_transpose(dst=turned, data=x)

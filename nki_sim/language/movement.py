@@ -10,7 +10,7 @@ from ..integers import integer, integers
 from ..isa import calls as nisa
 from ..tensor import NkiTensor
 from .creation import ndarray
-from .tiles_like import like, stretched, tile
+from .tiles_like import check_columns, like, stretched, tile
 from .unary import copy
 
 
@@ -32,6 +32,7 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     src = _in_hbm("load_transpose2d", "src", src)
     if src.ndim != 2:
         raise IllegalInstruction(refusal("nl.load_transpose2d", f"src of shape {src.shape}", "two dims"))
+    check_columns("nl.load_transpose2d", "src", src)
     out = ndarray((src.shape[1], src.shape[0]), src.dtype)
     nisa.dma_transpose(dst=out, src=src)
     return out if dtype is None or dtype == src.dtype else copy(out, dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import IllegalInstruction, in_place_of, refusal
 from ..integers import integers
+from ..machine import current_core
 from ..tensor import NkiTensor
 from .creation import ndarray
 
@@ -29,6 +30,14 @@ def tile(what: str, name: str, value: object) -> NkiTensor:
         given = f"{name} of type {type(value).__name__}"
         raise TypeError(refusal(f"nl.{what}", given, "a tile", in_place_of(value)))
     return value
+
+
+def check_columns(what: str, name: str, x: NkiTensor) -> None:
+    """Refuses a tensor with more columns than there are partitions, which they become."""
+    most = current_core().target.partitions
+    if x.shape[1] > most:
+        given, allowed = f"{name} of shape {x.shape}", f"at most {most} columns, which become partitions"
+        raise IllegalInstruction(refusal(what, given, allowed, "transpose it by tiles"))
 
 
 def stretched(x: NkiTensor, shape: Sequence[int], what: str) -> NkiTensor:

@@ -198,6 +198,17 @@ VALUES = [
         lambda t: nl.device_print("t", nl.zeros((1, 1), "float32", nl.psum)),
         "nl.device_print: got a tensor in",
     ),
+    ("transpose_wide", lambda t: nl.transpose(nl.zeros((4, 129), "int8")), r"nl.transpose: got x of shape \(4, 129\)"),
+    (
+        "matmul_wide",
+        lambda t: nl.matmul(nl.zeros((4, 129), "float32"), t),
+        r"x of shape \(4, 129\); allowed: at most 128",
+    ),
+    (
+        "load_wide",
+        lambda t: nl.load_transpose2d(nl.zeros((4, 129), "int8", nl.hbm)),
+        r"load_transpose2d: got src of shape",
+    ),
     ("transpose", lambda t: nl.transpose(t), r"nl.transpose: got x of shape \(4, 6, 5\); allowed: two dims"),
     (
         "matmul_x",
