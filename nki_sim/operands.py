@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .generations import Generation
 from .memory import Space
@@ -46,6 +47,9 @@ class Operand:
     indirect: bool = False  # may have run-time vector offsets
     gathered: bool = False  # may be a view made by .indirect()
     any_start: bool = False  # may start at any partition
+    keeps: bool = False  # elements of what is written may stay as they were
+    read_if: str = ""  # the flag under which the old contents of what is written are read too
+    read_rows: Callable[[Mapping[str, Any]], Any] | None = None  # from the arguments: the partitions read, if not all
 
     @functools.cached_property
     def letters(self) -> list[str]:
@@ -55,6 +59,15 @@ class Operand:
     def reaches_body(self) -> bool:
         """A tile that is only written does not, unless the body writes it itself."""
         return self.is_read or self.form is Form.VIEW
+
+    @functools.cached_property
+    def may_keep(self) -> bool:
+        """Whether elements of what is written may stay as they were, as those of a predicate do."""
+        return self.keeps or (self.is_read and self.is_written)
+
+    def is_consumed(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether the contents reach a result; what is read and written merely keeps some of its elements."""
+        return bool(arguments[self.read_if]) if self.read_if else self.is_read and not self.is_written
 
 
 def _allowed(names: Sequence[str] | frozenset[str] | None) -> frozenset[str] | None:
@@ -66,10 +79,10 @@ def reads(
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
     form: Form = Form.FLOAT32,
-    **flags: bool,
+    **more: Any,
 ) -> Operand:
-    """A tile that is read. flags: the last fields of Operand."""
-    return Operand(size, space, _allowed(dtypes), form, True, False, **flags)
+    """A tile that is read. more: the last fields of Operand."""
+    return Operand(size, space, _allowed(dtypes), form, True, False, **more)
 
 
 def writes(
@@ -77,10 +90,10 @@ def writes(
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
     form: Form = Form.BITS,
-    **flags: bool,
+    **more: Any,
 ) -> Operand:
     """A tile that is overwritten; its old contents do not reach the body."""
-    return Operand(size, space, _allowed(dtypes), form, False, True, **flags)
+    return Operand(size, space, _allowed(dtypes), form, False, True, **more)
 
 
 def updates(
@@ -88,10 +101,10 @@ def updates(
     space: Space = ON_CHIP,
     dtypes: Sequence[str] | frozenset[str] | None = None,
     form: Form = Form.BITS,
-    **flags: bool,
+    **more: Any,
 ) -> Operand:
     """A tile whose old contents matter for what is written: they reach the body as stored."""
-    return Operand(size, space, _allowed(dtypes), form, True, True, **flags)
+    return Operand(size, space, _allowed(dtypes), form, True, True, **more)
 
 
 def scalar(

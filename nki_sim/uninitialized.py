@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 Operands = dict[str, "Operand"]
 Arguments = dict[str, Any]
 FILLS = (0x55, 0xAA)  # two contents for unwritten bytes: what still differs after an instruction, it has not written
-KEEPS = ("nonzero_with_count",)  # leaves elements of dst as they were, besides what reads and writes one operand
-CORE_PARTITIONS, QUADRANT = 16, 32
+CORE_PARTITIONS = 16
 
 
 class Written:
@@ -56,8 +55,11 @@ class Written:
         """Checks what the instruction reads, runs it, and notes what it writes."""
         for name, operand in operands.items():
             value = arguments[name]
-            if isinstance(value, NkiTensor) and _is_read(instruction.name, name, operand, arguments):
-                self.check(instruction.name, name, value, self._read(instruction.name, name, value, arguments, plan))
+            if isinstance(value, NkiTensor) and operand.is_consumed(arguments):
+                found = self._read(value, plan)
+                if found is not None and operand.read_rows is not None:
+                    found = found[operand.read_rows(arguments)]
+                self.check(instruction.name, name, value, found)
         changed = [
             value
             for name, operand in operands.items()
@@ -65,7 +67,7 @@ class Written:
         ]
         if instruction.meets and any(operand.is_read and operand.is_written for operand in operands.values()):
             run()  # core_barrier only names its tensor
-        elif _may_keep(instruction, operands, arguments):
+        elif _may_keep(operands, arguments):
             self._run_twice(run, list({id(view.storage): view.storage for view in changed}.values()))
         else:
             run()
@@ -130,50 +132,28 @@ class Written:
         elif isinstance(value, NkiTensor) and value.storage in self.flags:
             self.check(kernel, "a returned tensor", value, _elements(self.flags[value.storage], value))
 
-    def _read(self, instruction: str, name: str, view: NkiTensor, arguments: Arguments, plan: Plan) -> Array | None:
-        """Which of the elements that an operand reads are written; None for none that could be missing."""
+    def _read(self, view: NkiTensor, plan: Plan) -> Array | None:
+        """Which of the elements of a view are written; None if none can be missing."""
         flags = self.flags.get(view.storage)
         if flags is None:
             return None
         if view.indirection is None:
-            return _part(instruction, name, _elements(flags, view), arguments)
+            return _elements(flags, view)
         if view.indirection.kind == "gather":
-            found = np.logical_and.reduce(_choices(flags, view)[:, indirect.offsets(view, plan.engine)], axis=-1)
-            return _part(instruction, name, found, arguments)
+            found: Array = np.logical_and.reduce(_choices(flags, view)[:, indirect.offsets(view, plan.engine)], axis=-1)
+            return found
         return None if view.indirection.kind == "scalar" else _rows(flags, view)
 
 
-def _is_read(instruction: str, name: str, operand: Operand, arguments: Arguments) -> bool:
-    """Whether contents of the operand reach a result; what is read and written merely keeps some of its elements."""
-    if name == "dst" and instruction in ("nc_matmul", "nc_matmul_mx"):
-        return bool(arguments["accumulate"])
-    return operand.is_read and not operand.is_written
-
-
-def _may_keep(instruction: Instruction, operands: Operands, arguments: Arguments) -> bool:
+def _may_keep(operands: Operands, arguments: Arguments) -> bool:
     """Whether the instruction can leave elements of what it writes as they were."""
-    if instruction.name in KEEPS or any(operand.is_read and operand.is_written for operand in operands.values()):
+    if any(operand.may_keep for operand in operands.values()):
         return True
     views = (arguments[name] for name in operands)
     return any(
         isinstance(view, NkiTensor) and view.indirection is not None and view.indirection.kind != "gather"
         for view in views
     )
-
-
-def _part(instruction: str, name: str, found: Array, arguments: Arguments) -> Array:
-    """What is read of an operand of which only some partitions are."""
-    from .isa.microscaling import scale_rows
-
-    if (instruction, name) == ("nonzero_with_count", "src"):
-        found = found[::CORE_PARTITIONS]
-    if (instruction, name) == ("nc_stream_shuffle", "src"):
-        rows = np.arange(arguments["dst"].shape[0])
-        mask = np.asarray(arguments["shuffle_mask"])[rows % QUADRANT]
-        found = found[np.unique((rows - rows % QUADRANT + mask)[mask < QUADRANT])]
-    if instruction == "nc_matmul_mx" and name.endswith("_scale"):
-        found = found[scale_rows(arguments[name.removesuffix("_scale")].partitions)]
-    return found
 
 
 def _rows(flags: Array, view: NkiTensor) -> Array:

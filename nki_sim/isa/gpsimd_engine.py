@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -255,6 +256,11 @@ def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Any:
     return np.stack([starts, stops]).astype(np.int32).reshape(1, -1)
 
 
+def first_of_each_core(arguments: Mapping[str, Any]) -> slice:
+    """Each core reads its first partition."""
+    return slice(None, None, CORE_PARTITIONS)
+
+
 def one_more_element(call: Call) -> None:
     dst, src = call.arguments["dst"], call.arguments["src"]
     if dst.free_size != src.free_size + 1:
@@ -265,8 +271,8 @@ def one_more_element(call: Call) -> None:
 @instruction(
     engine=GPSIMD,
     operands={
-        "dst": writes("P *", SBUF, ("int32",), form=Form.VIEW),
-        "src": reads("P F", SBUF, ("float32", "int32"), form=Form.BITS),
+        "dst": writes("P *", SBUF, ("int32",), form=Form.VIEW, keeps=True),
+        "src": reads("P F", SBUF, ("float32", "int32"), form=Form.BITS, read_rows=first_of_each_core),
     },
     rules=[one_more_element, int32_arguments("index_offset", "padding_val")],
     cycles=streaming,

@@ -6,6 +6,7 @@ Scales lie beside the data they belong to: of 32 partitions of data, 4 partition
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +19,7 @@ from ..costs import streaming
 from ..errors import IllegalInstruction, refusal
 from ..indirect import gather, scattered_where
 from ..instruction import instruction
-from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, Limit, reads, updates, writes
+from ..operands import PSUM, SBUF, TENSOR, VECTOR, Form, Limit, Operand, reads, updates, writes
 from ..tensor import NkiTensor
 from ..trace import Record
 from .dma_compute import same_place
@@ -41,6 +42,15 @@ def scale_rows(partitions: int) -> Any:
     """Rows of a scale tile that hold the scales of data with this many partitions, in order."""
     group = np.arange(partitions // GROUP_ROWS)
     return group // 4 * QUADRANT + group % 4
+
+
+def scales(data: str) -> Operand:
+    """The scales of `data`, which lie in a few rows of each quadrant."""
+
+    def rows(arguments: Mapping[str, Any]) -> Any:
+        return scale_rows(arguments[data].partitions)
+
+    return reads("* *", SBUF, SCALES, form=Form.VIEW, gathered=True, any_start=True, read_rows=rows)
 
 
 def unpacked(packed: Any, dtype: str) -> Any:
@@ -124,11 +134,11 @@ def dequantized(data: NkiTensor, scale: NkiTensor) -> Any:
 @instruction(
     engine=TENSOR,
     operands={
-        "dst": writes("* *", PSUM, ("float32", "bfloat16"), form=Form.VIEW, gathered=True),
+        "dst": writes("* *", PSUM, ("float32", "bfloat16"), form=Form.VIEW, gathered=True, read_if="accumulate"),
         "stationary": reads("K *", SBUF, PACKED_INPUTS, form=Form.VIEW, gathered=True),
         "moving": reads("K *", SBUF, PACKED_INPUTS, form=Form.VIEW, gathered=True),
-        "stationary_scale": reads("* *", SBUF, SCALES, form=Form.VIEW, gathered=True, any_start=True),
-        "moving_scale": reads("* *", SBUF, SCALES, form=Form.VIEW, gathered=True, any_start=True),
+        "stationary_scale": scales("stationary"),
+        "moving_scale": scales("moving"),
     },
     limits={"K": Limit(most=PE_ROWS, multiple_of=QUADRANT, remedy="pad the contraction with zeros")},
     rules=[

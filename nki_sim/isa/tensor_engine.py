@@ -258,7 +258,7 @@ def check_hints(stationary: Any, moving: Any, hints: tuple[bool, bool]) -> None:
 @instruction(
     engine=TENSOR,
     operands={
-        "dst": writes("* *", PSUM, form=Form.VIEW, gathered=True),
+        "dst": writes("* *", PSUM, form=Form.VIEW, gathered=True, read_if="accumulate"),
         "stationary": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS, gathered=True),
         "moving": reads("K *", SBUF, MATMUL_INPUTS, form=Form.BITS, gathered=True),
     },

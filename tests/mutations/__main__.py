@@ -14,6 +14,8 @@ from .run import Outcome, run
 def main(words: list[str]) -> int:
     """Runs the mutations that have one of the words in their file or description; all without words."""
     chosen = [m for m in ROWS if not words or any(word in f"{m.file} {m.breaks}" for word in words)]
+    if not chosen:
+        sys.exit(f"no mutation has {' or '.join(words)} in its file or description")
     console = Console(width=160)
 
     def tell(outcome: Outcome) -> None:

@@ -255,8 +255,8 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         COPIES,
-        "[(rows - rows % QUADRANT + mask)[changed]]",
-        "[mask[changed]]",
+        "(rows - rows % QUADRANT + mask)[changed]",
+        "mask[changed]",
         "stream shuffle reads the first quadrant only",
         _copies,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutation import Mutation, conformance
 
-MEMORY = "nki_sim/memory.py"
+MEMORY, OPERANDS, UNINITIALIZED = (f"nki_sim/{name}.py" for name in ("memory", "operands", "uninitialized"))
 OVERLAP, TURNS = "nki_sim/overlap.py", "nki_sim/turns.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
@@ -25,6 +25,7 @@ _gpsimd, _gathers, _mx = conformance("gpsimd_engine"), conformance("gpsimd_indir
 _exchange, _random, _views = conformance("exchange"), conformance("random"), conformance("views")
 _registers, _loops, _tensor = conformance("registers"), conformance("loops"), conformance("tensor_engine")
 _memory, _overlap = ("tests/nki_sim/test_core_memory.py",), ("tests/nki_sim/test_overlap.py",)
+_unwritten = ("tests/nki_sim/test_uninitialized.py",)
 
 ROWS: tuple[Mutation, ...] = (
     # -- memories
@@ -40,6 +41,16 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
     Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),
     Mutation(TURNS, "        self._written = [0] * self._cores\n", "", "the pace goes on after a meeting", _exchange),
+    # -- reads of what was never written
+    Mutation(OPERANDS, "if self.read_if else", "if False else", "an accumulating matmul reads nothing", _unwritten),
+    Mutation(OPERANDS, "return self.keeps or", "return", "what an instruction leaves alone is written", _unwritten),
+    Mutation(
+        UNINITIALIZED,
+        "if found is not None and operand.read_rows is not None:",
+        "if found is None:",
+        "partitions that nobody reads must be written",
+        _unwritten,
+    ),
     # -- DMA
     Mutation(DMA, "if dst.size != src.size:", "if dst.shape != src.shape:", "dma_copy wants equal shapes", _dma),
     Mutation(

@@ -18,7 +18,7 @@ from pathlib import Path
 from .rows import Mutation
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("nki_sim", "tests", "pyproject.toml")
+COPIED = ("nki_sim", "nki_src", "tests", "pyproject.toml")
 WORKERS = 2
 TEST_FAILED = 1  # exit code of pytest; 0 is all passed, anything else is a run that did not work
 _serial = itertools.count(1)

@@ -82,6 +82,22 @@ def psum_added(x: Any) -> None:
     nisa.nc_matmul(dst=into, stationary=filled(), moving=filled(), accumulate=True)
 
 
+def counted() -> Any:
+    """Indices of non-zeros: the one GpSimd core here reads and writes the first of its 16 partitions."""
+    source, found = tile((16, 8)), tile((16, 9), nl.int32)
+    nisa.memset(dst=source[0:1], value=1)
+    nisa.nonzero_with_count(dst=found, src=source)
+    return found
+
+
+def counted_elsewhere(x: Any) -> None:
+    use(counted())
+
+
+def counted_here(x: Any) -> None:
+    use(counted()[0:1])
+
+
 def index_of_rows(x: Any) -> None:
     nisa.dma_copy(dst=tile(), src=table(x).vector_select(0, tile((4, 1), nl.int32, name="rows")))
 
@@ -160,6 +176,7 @@ REFUSED = [
     (scattered_rows, r"dma_copy: got src with 16 of 24 .* first at \[0, 0\]"),
     (predicated, r"tensor_copy: got src with 20 of 32 .* first at \[0, 3\]"),
     (shuffled, r"tensor_copy: got src with 8 of 256 .* first at \[31, 0\]"),
+    (counted_elsewhere, r"tensor_copy: got src with 135 of 144 .* first at \[1, 0\]"),
     (loaded, r"register_load: got src with 1 of 1 .* in count"),
     (returned, r"returned: got a returned tensor with 8 of 32 .* first at \[3, 0\], in out"),
     (second_output, r"a returned tensor with 32 of 32"),
@@ -272,6 +289,7 @@ ACCEPTED = [
     (rows_in_range, "skipped rows are neither read nor written"),
     (scattered_then_read, "a scatter writes its rows"),
     (constant, "constants come with contents"),
+    (counted_here, "one partition of sixteen is read and written"),
     (upper_halves, "a transpose of fp8 on gen3 writes zeros beside its elements"),
     (printed, "device_print may look"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -180,18 +181,28 @@ def quadrant_starts(call: Call) -> None:
             )
 
 
+def shuffled(partitions: int, shuffle_mask: Any) -> tuple[Array, Array]:
+    """The partitions of dst that change, and where each comes from."""
+    rows = np.arange(partitions)
+    mask = np.asarray(shuffle_mask)[rows % QUADRANT]
+    changed = mask != UNCHANGED
+    return rows[changed], (rows - rows % QUADRANT + mask)[changed]
+
+
+def shuffled_from(arguments: Mapping[str, Any]) -> Array:
+    return np.unique(shuffled(arguments["dst"].partitions, arguments["shuffle_mask"])[1])
+
+
 @instruction(
     engine=VECTOR,
-    operands={"dst": updates("Q F"), "src": reads("P F", form=Form.BITS)},
+    operands={"dst": updates("Q F"), "src": reads("P F", form=Form.BITS, read_rows=shuffled_from)},
     rules=[same_dtype("src", "dst"), whole_mask, sources_exist, quadrant_starts],
     cycles=streaming,
     basis="assumed: one element per partition and cycle, as other copies (isa reference, nc_stream_shuffle)",
 )
 def nc_stream_shuffle(dst: Any, src: Any, shuffle_mask: Any, name: str | None = None) -> Any:
     """In every quadrant of 32 partitions: dst[i] = src[shuffle_mask[i]]; entry 255 leaves dst[i] as it is."""
-    rows = np.arange(len(dst))
-    mask = np.asarray(shuffle_mask)[rows % QUADRANT]
-    changed = mask != UNCHANGED
+    changed, sources = shuffled(len(dst), shuffle_mask)
     result = dst.copy()
-    result[changed] = src[(rows - rows % QUADRANT + mask)[changed]]
+    result[changed] = src[sources]
     return result
