@@ -97,7 +97,7 @@ def canonical(dtype: Any, remedy: str = "") -> DType:
         try:
             name = _FROM_NUMPY.get(np.dtype(dtype))
         except TypeError:
-            inner = getattr(dtype, "dtype", None)
+            inner = None if isinstance(dtype, (np.ndarray, np.generic)) else getattr(dtype, "dtype", None)
             name = _FROM_NUMPY.get(inner) if isinstance(inner, np.dtype) else None
         if name is not None:
             return name

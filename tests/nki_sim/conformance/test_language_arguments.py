@@ -142,6 +142,8 @@ KINDS = [
     ("constant_text", lambda t: nl.shared_constant(np.array(["a"])), "nl.shared_constant: got dtype <U1; allowed"),
     ("identity_e8m0", lambda t: nl.shared_identity_matrix(4, "float8_e8m0fnu"), "formats that hold 0 and 1"),
     ("identity_x4", lambda t: nl.shared_identity_matrix(4, nl.float8_e5m2_x4), "formats that hold 0 and 1"),
+    ("dtype_array", lambda t: nl.exp(t, np.ones(2, np.float32)), r"dtype: got array\(\[1., 1.\]"),
+    ("dtype_number", lambda t: nl.ndarray((4, 6), np.float32(2)), r"dtype: got np.float32\(2.0\)"),
     ("divisor", lambda t: nl.divide(t, "2"), "nl.divide: got NkiTensor and str; allowed: two tiles, or a tile and"),
     ("divisor_bool", lambda t: nl.divide(t, True), "nl.divide: got NkiTensor and bool"),
     ("modulus", lambda t: nl.mod(t, None), "nl.mod: got NkiTensor and NoneType"),
