@@ -93,11 +93,11 @@ def canonical(dtype: Any, remedy: str = "") -> DType:
         known = FORMATS.get(str(dtype)) or FORMATS.get(f"{dtype}_")
         if known is not None:
             return known.name
-    else:
+    elif not isinstance(dtype, (np.ndarray, np.generic)):  # values have a dtype and are none
         try:
             name = _FROM_NUMPY.get(np.dtype(dtype))
         except TypeError:
-            inner = None if isinstance(dtype, (np.ndarray, np.generic)) else getattr(dtype, "dtype", None)
+            inner = getattr(dtype, "dtype", None)
             name = _FROM_NUMPY.get(inner) if isinstance(inner, np.dtype) else None
         if name is not None:
             return name
