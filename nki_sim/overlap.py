@@ -6,6 +6,7 @@ nobody reads a tile after the next one in its place was written; a read after th
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ def report_overlaps(launch: Launch, refuse: bool) -> None:
             tiles = overlapping(memory)
             if not tiles:
                 continue
-            for record, name, mine, other in Places(tiles, memory.target.partitions).stale_reads(core):
+            places = Places(tiles, memory.target.partitions, common_bytes(tiles, core))
+            for record, name, mine, other in places.stale_reads(core):
                 text = described(record, name, mine, other)
                 if refuse:
                     raise IllegalInstruction(text)
@@ -77,6 +79,21 @@ def overlapping(memory: OnChipMemory) -> list[Allocation]:
     return [tile for place in sorted(shared) for tile in tiles[place]]
 
 
+def common_bytes(tiles: list[Allocation], core: Core) -> int:
+    """The largest number of bytes in whose multiples the tiles lie and are accessed."""
+    serials = {tile.serial for tile in tiles}
+    formats = {
+        access.dtype
+        for record in core.trace.records
+        for accesses in (record.reads, record.writes)
+        for access in accesses.values()
+        if access.allocation.serial in serials
+    }
+    low = min(map(_start, tiles))
+    sizes = [dtypes.itemsize(name) for name in formats]
+    return math.gcd(*sizes, *{_start(tile) - low for tile in tiles}, *{tile.row_bytes for tile in tiles})
+
+
 def _start(tile: Allocation) -> int:
     return tile.address[1] if tile.address else 0
 
@@ -86,14 +103,15 @@ def _first(tile: Allocation) -> int:
 
 
 class Places:
-    """Who has written each byte last, in the stretch of a memory where tiles overlap."""
+    """Who has written each unit of so many bytes last, in the stretch of a memory where tiles overlap."""
 
-    def __init__(self, tiles: list[Allocation], partitions: int) -> None:
-        self.tiles = tiles
+    def __init__(self, tiles: list[Allocation], partitions: int, unit: int) -> None:
+        self.tiles, self.unit = tiles, unit
         self.number = {tile.serial: number for number, tile in enumerate(tiles)}
         self.low = min(map(_start, tiles))
-        self.row = max(_start(tile) + tile.row_bytes for tile in tiles) - self.low
-        self.owner = np.full(partitions * self.row, NOBODY, np.int32)
+        self.row = (max(_start(tile) + tile.row_bytes for tile in tiles) - self.low) // unit
+        kind = np.int16 if len(tiles) <= np.iinfo(np.int16).max else np.int32
+        self.owner = np.full(partitions * self.row, NOBODY, kind)
         self.summed: set[tuple[int, int, tuple[int, ...], tuple[int, ...]]] = set()  # views that matmuls have written
 
     def stale_reads(self, core: Core) -> list[tuple[Record, str, Allocation, Allocation]]:
@@ -127,25 +145,32 @@ class Places:
         if isinstance(access, RunTimeAccess) or (access.moving and not executed):
             return None
         owners = self._window(access)
-        stale = owners[(owners != self.number[access.allocation.serial]) & (owners != NOBODY)]
+        other = owners != self.number[access.allocation.serial]
+        if not other.any():
+            return None
+        stale = owners[other & (owners != NOBODY)]
         return self.tiles[int(stale[0])] if stale.size else None
 
     def _write(self, access: Access, executed: bool) -> None:
         if isinstance(access, RunTimeAccess) or (access.moving and not executed):
-            tile = access.allocation
-            shape, strides = (tile.partitions, tile.row_bytes), (tile.row_bytes, 1)
-            self._window(Access(tile, 0, shape, strides, "uint8"))[...] = NOBODY
+            self._whole(access.allocation)[...] = NOBODY
         else:
             self._window(access)[...] = self.number[access.allocation.serial]
+
+    def _whole(self, tile: Allocation) -> Array:
+        """The owners of all bytes of a tile."""
+        rows = self.owner.reshape(-1, self.row)[_first(tile) : _first(tile) + tile.partitions]
+        start = (_start(tile) - self.low) // self.unit
+        return rows[:, start : start + tile.row_bytes // self.unit]
 
     def _window(self, access: Access) -> Array:
         """The owners of the bytes that an access touches."""
         tile, size = access.allocation, dtypes.itemsize(access.dtype)
         partition, byte = divmod(access.offset * size, tile.row_bytes)
-        start = (partition + _first(tile)) * self.row + byte + _start(tile) - self.low
+        start = (partition + _first(tile)) * self.row + (byte + _start(tile) - self.low) // self.unit
         step = access.strides[0] * size // tile.row_bytes * self.row if access.shape[0] > 1 else 0
+        units = size // self.unit
         width = self.owner.itemsize
-        strides = tuple([s * width for s in (step, *[stride * size for stride in access.strides[1:]], 1)])
-        shape = (*access.shape, size)
-        window: Array = np.ndarray(shape, np.int32, self.owner, start * width, strides)
+        strides = tuple([s * width for s in (step, *[stride * units for stride in access.strides[1:]], 1)])
+        window: Array = np.ndarray((*access.shape, units), self.owner.dtype, self.owner, start * width, strides)
         return window

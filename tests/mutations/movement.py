@@ -37,6 +37,7 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(MEMORY, "        self.depth[inside] += sign", "        pass", "tiles forget who lies over them", _memory),
     Mutation(OVERLAP, "len(there) > 1", "False", "tiles in one place share no bytes", _overlap),
     Mutation(OVERLAP, "shared |= {place, other}", "pass", "tiles that overlap in part are missed", _overlap),
+    Mutation(OVERLAP, "return math.gcd(*sizes, ", "return math.gcd(", "overlaps smaller than a number", _overlap),
     # -- the pace of two cores
     Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
     Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),

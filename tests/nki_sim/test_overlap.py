@@ -65,6 +65,18 @@ def never_written_itself(x: Any) -> None:
     use(at(0, (4, 16), dtype=nl.bfloat16))
 
 
+def half_of_a_number(x: Any) -> None:
+    a = put(at(0))
+    put(at(30, (4, 4), dtype=nl.bfloat16))
+    use(a[:, 7:8])
+
+
+def one_byte(x: Any) -> None:
+    a = put(at(0))
+    put(at(3, (4, 1), dtype=nl.uint8))
+    use(a[:, 0:1])
+
+
 def one_stride(x: Any) -> None:
     a = put(at(0))
     put(at(0)[:, 1:8:2])
@@ -108,6 +120,8 @@ REPORTED = [
     (part_of_the_bytes, r"bytes 0..31, .* over which a tile \(partitions 0..3, bytes 16..47, "),
     (part_of_the_partitions, r"partitions 0..63, .* over which a tile \(partitions 32..63,"),
     (never_written_itself, r"src in a tile \(partitions 0..3, bytes 0..31"),
+    (half_of_a_number, r"bytes 0..31, .* over which a tile \(partitions 0..3, bytes 30..37, "),
+    (one_byte, r"bytes 0..31, .* over which a tile \(partitions 0..3, bytes 3..3, "),
     (one_stride, r"tensor_copy: got src"),
     (one_buffer_too_few, r"tensor_copy: got src"),
     (by_dma, r"dma_copy: got src"),
@@ -163,6 +177,18 @@ def beside_the_other(x: Any) -> None:
     use(a[:, 0:4])
 
 
+def beside_half_a_number(x: Any) -> None:
+    a = put(at(0))
+    put(at(30, (4, 4), dtype=nl.bfloat16))
+    use(a[:, 0:7])
+
+
+def beside_one_byte(x: Any) -> None:
+    a = put(at(0))
+    put(at(3, (4, 1), dtype=nl.uint8))
+    use(a[:, 1:8])
+
+
 def other_columns(x: Any) -> None:
     a = put(at(0))
     put(at(0)[:, 1:8:2])
@@ -194,6 +220,8 @@ LEFT = [
     (written_again, "the tile has its place back"),
     (side_by_side, "no byte in common"),
     (beside_the_other, "overlapping tiles, and a read of the part that they do not share"),
+    (beside_half_a_number, "a tile of two bytes that begins within the last number"),
+    (beside_one_byte, "a tile of one byte within the first number"),
     (other_columns, "the other tile was written between the columns that are read"),
     (other_memory, "SBUF and PSUM are two memories"),
     (without_addresses, "placement is the compiler's"),
