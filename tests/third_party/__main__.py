@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only kernels whose file, function or test contains this text")
     parser.add_argument("--seconds", type=float, default=60, help="longest run of one test of nki-library")
     parser.add_argument("--most", type=int, default=20, help="most rows of one test function of nki-library")
+    parser.add_argument("--target", choices=("trn2", "trn3"), default="trn2", help="generation of nki-library's tests")
     parser.add_argument("--slow", action="store_true", help="also what nki-library does not mark as fast")
     parser.add_argument("--smallest", action="store_true", help="the smallest rows of a test function, not spread ones")
     options = parser.parse_args()
@@ -36,7 +37,7 @@ def main() -> int:
     if options.library is not None:
         from .library import Choice, run_library
 
-        chosen = Choice(options.only, options.seconds, options.most, options.slow, options.smallest)
+        chosen = Choice(options.only, options.seconds, options.most, options.slow, options.target, options.smallest)
         surprises += run_library(options.library, chosen)
     return 1 if surprises else 0
 
