@@ -1,8 +1,9 @@
 """Cost formulas that several instructions share, in cycles of the issuing engine, from the record of an execution.
 
 N is the number of elements per partition. Sources: the "estimated instruction cost" texts of the nki.isa reference
-(SDK 2.21 to 2.26) and trainium2_arch.rst for the performance modes of the Vector Engine. What an engine is held for
-beyond these cycles, and when a result becomes visible, is the timing model's.
+(SDK 2.21 to 2.26); trainium2_arch.rst for the performance modes of the Vector Engine, which gen2 lacks, and
+trainium3_arch.rst for that of the Scalar Engine. What an engine is held for beyond these cycles, and when a result
+becomes visible, is the timing model's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .memory import Space
 from .trace import Access, Record
 
 SMALLEST = 64  # an instruction occupies its engine at least this long (isa reference, "max(64, N)")
+MOST_COPIED = {("vector", 3): 4, ("vector", 4): 4, ("scalar", 4): 2}  # elements a cycle, by engine and generation
 GPSIMD_FIXED = 150  # isa reference, iota and affine_select: 150 + N
 
 
@@ -67,12 +69,13 @@ def filling(record: Record) -> float:
 
 
 def copying(record: Record) -> float:
-    """tensor_copy: on the Vector Engine up to four elements a cycle (trainium2_arch.rst).
+    """tensor_copy: up to four elements a cycle on the Vector Engine from gen3 on, two on the Scalar Engine of gen4.
 
     Four when source and destination are in SBUF, of 16 bits and contiguous; two when they are not contiguous, or when
     they are and one of them is in PSUM.
     """
-    if record.engine != "vector":
+    most = MOST_COPIED.get((record.engine, record.generation), 1)
+    if most == 1:
         return streaming(record)
     tiles = [*record.writes.values(), *(a for n, a in record.reads.items() if n in ("src", "data"))]
     rate = 1
@@ -82,7 +85,7 @@ def copying(record: Record) -> float:
             rate = 4 if dense else 2
         elif dense and inside:
             rate = 2
-    return max(SMALLEST, free_size(record) / rate)
+    return max(SMALLEST, free_size(record) / min(rate, most))
 
 
 def scalar_operators(record: Record) -> float:
@@ -91,11 +94,12 @@ def scalar_operators(record: Record) -> float:
 
 
 def two_tiles(record: Record) -> float:
-    """tensor_tensor: N, and half of that when everything has 16 bits and both inputs are in SBUF."""
+    """tensor_tensor: N, and from gen3 on half of that when everything has 16 bits and both inputs are in SBUF."""
     if record.engine == "gpsimd":
         return gpsimd(record)
     inputs = [a for n, a in record.reads.items() if n.startswith("data")]
-    fast = sixteen_bit((*inputs, *record.writes.values())) and all(map(in_sbuf, inputs))
+    narrow = sixteen_bit((*inputs, *record.writes.values())) and all(map(in_sbuf, inputs))
+    fast = narrow and record.generation >= 3
     return max(SMALLEST, free_size(record) / (2 if fast else 1))
 
 

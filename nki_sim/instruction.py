@@ -276,7 +276,7 @@ class Instruction:
                     source.storage.allocation.used(now)
             elif value is not None:
                 values[name] = value  # a number in the place of a tile
-        record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site())
+        record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site(), core.target.number)
         core.trace.records.append(record)
         return record
 

@@ -81,11 +81,12 @@ class RunTimeAccess(Access):
 class Record:
     """One executed instruction.
 
-    `sizes` are the letters of its operand table (P, F, K, M, N ...), `values` its arguments that are no tensors.
+    `sizes` are the letters of its operand table (P, F, K, M, N ...), `values` its arguments that are no tensors,
+    `generation` the number of the generation that it ran on (2, 3, 4).
     The cost is worked out when asked for, from the instruction's own entry.
     """
 
-    __slots__ = ("engine", "instruction", "reads", "site", "sizes", "values", "writes")
+    __slots__ = ("engine", "generation", "instruction", "reads", "site", "sizes", "values", "writes")
 
     instruction: Instruction
     engine: str
@@ -94,6 +95,7 @@ class Record:
     sizes: dict[str, int]
     values: dict[str, Any]
     site: tuple[str, int]
+    generation: int
 
     @property
     def name(self) -> str:

@@ -1,10 +1,12 @@
-"""Mutations of memories, DMA, GpSimd, exchange, random numbers, microscaling, views, registers and loops."""
+"""Mutations of memories, costs, DMA, GpSimd, exchange, random numbers, microscaling, views, registers and loops."""
 
 from __future__ import annotations
 
 from .mutation import Mutation, conformance
 
-MEMORY, OPERANDS, UNINITIALIZED = (f"nki_sim/{name}.py" for name in ("memory", "operands", "uninitialized"))
+MEMORY, OPERANDS, UNINITIALIZED, COSTS = (
+    f"nki_sim/{name}.py" for name in ("memory", "operands", "uninitialized", "costs")
+)
 OVERLAP, TURNS = "nki_sim/overlap.py", "nki_sim/turns.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
@@ -25,7 +27,7 @@ _gpsimd, _gathers, _mx = conformance("gpsimd_engine"), conformance("gpsimd_indir
 _exchange, _random, _views = conformance("exchange"), conformance("random"), conformance("views")
 _registers, _loops, _tensor = conformance("registers"), conformance("loops"), conformance("tensor_engine")
 _memory, _overlap = ("tests/nki_sim/test_core_memory.py",), ("tests/nki_sim/test_overlap.py",)
-_unwritten = ("tests/nki_sim/test_uninitialized.py",)
+_unwritten, _costs = ("tests/nki_sim/test_uninitialized.py",), ("tests/timing/test_costs.py",)
 
 ROWS: tuple[Mutation, ...] = (
     # -- memories
@@ -42,6 +44,9 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
     Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),
     Mutation(TURNS, "        self._written = [0] * self._cores\n", "", "the pace goes on after a meeting", _exchange),
+    # -- costs
+    Mutation(COSTS, "record.generation >= 3", "record.generation >= 2", "gen2 adds 16 bits at twice the rate", _costs),
+    Mutation(COSTS, '("scalar", 4): 2', '("scalar", 3): 2', "gen3's Scalar Engine copies 16 bits faster", _costs),
     # -- reads of what was never written
     Mutation(OPERANDS, "if self.read_if else", "if False else", "an accumulating matmul reads nothing", _unwritten),
     Mutation(OPERANDS, "return self.keeps or", "return", "what an instruction leaves alone is written", _unwritten),

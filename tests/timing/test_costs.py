@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nki_sim.generations import generation
 from nki_sim.launch import launch
 
 from .micro import P, nisa, nki, nl, tile
@@ -43,6 +44,10 @@ def predicated(buffer):
 
 def rsqrt(engine):
     nisa.tensor_scalar(dst=tile(1024), data=tile(1024), op0=nl.rsqrt, operand0=0.0, engine=engine)
+
+
+def multiplied(dtype):
+    nisa.tensor_scalar(dst=tile(1024, dtype), data=tile(1024, dtype), op0=nl.multiply, operand0=2.0, engine=SCALAR)
 
 
 def combined(dtype):
@@ -93,14 +98,37 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("instruction", "cycles"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
-def test_cycles(instruction, cycles: float) -> None:  # type: ignore[no-untyped-def]
+def cycles_of(instruction, target: str) -> float | None:  # type: ignore[no-untyped-def]
     @nki.jit
     def kernel():  # type: ignore[no-untyped-def]
         instruction()
 
-    machine, _ = launch(kernel, {}, execute=False)
-    assert machine.cores[0].trace.records[-1].cycles == cycles
+    machine, _ = launch(kernel, {}, target=generation(target), execute=False)
+    return machine.cores[0].trace.records[-1].cycles
+
+
+@pytest.mark.parametrize(("instruction", "cycles"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_cycles(instruction, cycles: float) -> None:  # type: ignore[no-untyped-def]
+    assert cycles_of(instruction, "trn2") == cycles
+
+
+GENERATIONS = [
+    # id                           target  instruction                                 cycles
+    ("vector_copies", "trn1", lambda: copy(VECTOR, BF16, BF16), 1024),  # its modes are new in gen3
+    ("vector_adds", "trn1", lambda: add(BF16), 1024),
+    ("vector_copies_still", "trn3", lambda: copy(VECTOR, BF16, BF16), 256),
+    ("vector_adds_still", "trn3", lambda: add(BF16), 512),
+    ("scalar_copies", "trn3", lambda: copy(SCALAR, BF16, BF16), 512),  # "the 2x mode of VectorE"
+    ("scalar_multiplies", "trn3", lambda: multiplied(BF16), 512),
+    ("scalar_copies_fp32", "trn3", lambda: copy(SCALAR, F32, F32), 1024),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction", "cycles"), [r[1:] for r in GENERATIONS], ids=[r[0] for r in GENERATIONS]
+)
+def test_modes_of_a_generation(target: str, instruction, cycles: float) -> None:  # type: ignore[no-untyped-def]
+    assert cycles_of(instruction, target) == cycles
 
 
 def test_every_instruction_has_a_cost() -> None:
