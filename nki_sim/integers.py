@@ -23,6 +23,8 @@ def integer(what: str, name: str, value: Any) -> int:
 
 def integers(what: str, name: str, values: Any) -> tuple[int, ...]:
     """A tuple or list of ints as a tuple. Raises TypeError for anything else."""
+    if type(values) is tuple and set(map(type, values)) == {int}:
+        return values  # as nearly always
     if isinstance(values, (str, NKIObject)) or not isinstance(values, Iterable):
         raise TypeError(refusal(what, f"{name}={values!r}", "a tuple of ints"))
     return tuple([integer(what, f"{name}[{at}]", value) for at, value in enumerate(values)])

@@ -209,7 +209,8 @@ class NkiTensor(View):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Another shape with the same number of elements over the same memory; one -1 is worked out."""
-        new = _inferred([shape] if hasattr(shape, "__index__") else shape, self.size, "reshape")
+        whole = shape if type(shape) is tuple or not hasattr(shape, "__index__") else (shape,)
+        new = _inferred(whole, self.size, "reshape")
         fixed = self._first_is_fixed
         if fixed and (not new or new[0] != self.shape[0]):
             raise refuse("reshape", f"{new} of shape {self.shape}", "the same dim 0", "only free dims can be reshaped")
@@ -300,7 +301,7 @@ class NkiTensor(View):
         refused by the instruction that takes it: published kernels make such views and leave them unused.
         """
         target = self.dtype if dtype is None else dtypes.canonical(dtype)
-        old, new = self._sizes(target, "ap")
+        old, new = (1, 1) if target == self.dtype else self._sizes(target, "ap")
         steps, shape = _pairs(pattern)
         if offset is not None and self.offset:
             warnings.warn(
@@ -310,7 +311,7 @@ class NkiTensor(View):
             )
         base = self.offset if old == new else self._rescaled("offset", self.offset, old, target)
         base += 0 if offset is None else integer("ap", "offset", offset)
-        how = self._run_time(scalar_offset, vector_offset, indirect_dim, old, target)
+        how = self._run_time(scalar_offset, vector_offset, indirect_dim, target)
         view = self._derived(shape, steps, base, how)
         view.dtype = target
         if self.on_chip:
@@ -319,29 +320,28 @@ class NkiTensor(View):
 
     def _rescaled(self, what: str, elements: int, size: int, target: dtypes.DType) -> int:
         """So many elements of `size` bytes counted in elements of `target`."""
-        count, rest = divmod(elements * size, dtypes.itemsize(target))
+        each = dtypes.itemsize(target)
+        count, rest = divmod(elements * size, each)
         if rest:
             given = f"{what} of {elements * size} bytes as {target}"
-            raise refuse("ap", given, f"a multiple of {dtypes.itemsize(target)} bytes", "cut the tensor differently")
+            raise refuse("ap", given, f"a multiple of {each} bytes", "cut the tensor differently")
         return count
 
     def _check_partition_pair(self) -> None:
         if len(self.shape) < 2:
             given = f"pattern {self.get_pattern()}"
             raise refuse("ap", given, "at least a partition and a free pair on chip", "add [1, 1]")
-        if self.shape[0] > 1:
-            self._rescaled("a partition's row", self.storage.allocation.row_bytes, 1, self.dtype)
-        row = self.row_elements
-        if self.shape[0] > 1 and self.strides[0] != row:
+        if self.shape[0] == 1:
+            return
+        row = self._rescaled("a partition's row", self.storage.allocation.row_bytes, 1, self.dtype)
+        if self.strides[0] != row:
             given, allowed = (
                 f"partition stride {self.strides[0]}",
                 f"{row}, the elements per partition of the allocation",
             )
             raise refuse("ap", given, allowed, "partitions cannot be strided; copy with a DMA")
 
-    def _run_time(
-        self, scalar: Any, vector: NkiTensor | None, dim: int, size: int, target: dtypes.DType
-    ) -> Indirection | None:
+    def _run_time(self, scalar: Any, vector: NkiTensor | None, dim: int, target: dtypes.DType) -> Indirection | None:
         if scalar is not None and vector is not None:
             raise refuse("ap", "scalar_offset and vector_offset", "one of them")
         if scalar is None and vector is None:
@@ -349,7 +349,7 @@ class NkiTensor(View):
         dim = self._dim(dim, "ap", name="indirect_dim")
         if self.indirection is not None:
             raise refuse("ap", "a run-time offset on an indirect view", "one run-time offset per view")
-        stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], size, target)
+        stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], dtypes.itemsize(self.dtype), target)
         if vector is not None:
             if self.on_chip or dim != 0:
                 given = f"vector_offset on {self.buffer.name}, indirect_dim {dim}"

@@ -79,14 +79,14 @@ ROWS: tuple[Mutation, ...] = (
     ),
     Mutation(
         TENSOR,
-        "if self.shape[0] > 1 and self.strides[0] != row:",
+        "if self.strides[0] != row:",
         "if False:",
         "the partition stride of .ap is free",
         _views,
     ),
     Mutation(
         TENSOR,
-        'stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], size, target)',
+        'stride = self._rescaled(f"stride of dim {dim}", self.strides[dim], dtypes.itemsize(self.dtype), target)',
         "stride = 1",
         "scalar_offset counts elements",
         _views,
