@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nki_sim
 
+from .docstrings import run_docstrings
 from .rows import SAMPLES, SDK, Row
 from .running import Outcome, outcome
 
@@ -34,6 +35,8 @@ def main() -> int:
     for title, root, rows in (("aws-neuron-sdk", options.sdk, SDK), ("nki-samples", options.samples, SAMPLES)):
         if root is not None:
             surprises += _table(title, root, [row for row in rows if options.only in f"{row.file} {row.function}"])
+    if options.sdk is not None and not options.only:
+        surprises += run_docstrings(options.sdk, options.nki)
     if options.library is not None:
         from .library import Choice, run_library
 
