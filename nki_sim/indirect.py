@@ -13,6 +13,7 @@ import numpy as np
 
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, caution, refusal
+from .integers import integer
 
 if TYPE_CHECKING:
     from .dtypes import Array
@@ -123,7 +124,7 @@ def row_index_problem(view: NkiTensor, several_columns: bool = False) -> tuple[s
 
 def tensor_indirection(view: NkiTensor, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
     """A view [P, num_elem] of the elements that `index` names, read or written when an instruction runs."""
-    from .tensor import Indirection
+    from .tensor import Indirection, NkiTensor
 
     def refuse(given: str, allowed: str, remedy: str = "") -> IllegalInstruction:
         return IllegalInstruction(refusal(".indirect", given, allowed, remedy))
@@ -132,13 +133,15 @@ def tensor_indirection(view: NkiTensor, index: NkiTensor, num_elem: int | None =
         raise refuse(f"an indirect view or one in {view.buffer.name}", "a plain view in SBUF or PSUM")
     if not view.is_contiguous():
         raise refuse(f"pattern {view.get_pattern()}", "free dims without gaps", "the index counts elements")
+    if not isinstance(index, NkiTensor):
+        raise TypeError(refusal(".indirect", f"index of type {type(index).__name__}", "an integer tensor in SBUF"))
     if index.buffer.name != "sbuf" or index.dtype not in dtypes.INTEGERS:
         raise refuse(f"index {index.dtype} in {index.buffer.name}", "an integer tensor in SBUF")
     if index.partitions != view.partitions:
         raise refuse(f"index of shape {index.shape} for {view.shape}", f"{view.partitions} partitions, as the tensor")
     if index.first_partition % 32:
         raise refuse(f"index at partition {index.first_partition}", "a multiple of 32", "move the index")
-    count = index.size if num_elem is None else int(num_elem)
+    count = index.size if num_elem is None else integer(".indirect", "num_elem", num_elem)
     if not 1 <= count <= index.size:
         raise refuse(f"num_elem={num_elem}", f"1..{index.size}, the offsets in the index")
     how = Indirection("gather", index, 1, view.free_size, 1)

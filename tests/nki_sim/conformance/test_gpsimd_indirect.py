@@ -173,6 +173,20 @@ def test_refusal(target: str, body: Any, text: str) -> None:
         inside(body, target=target)
 
 
+NO_INDEX = [
+    ("fraction", lambda t, index: t.indirect(index, 1.5), r"\.indirect: got num_elem=1.5; allowed: an int"),
+    ("text", lambda t, index: t.indirect(index, "3"), r"\.indirect: got num_elem='3'; allowed: an int"),
+    ("number", lambda t, index: t.indirect(3), "index of type int; allowed: an integer tensor in SBUF"),
+    ("array", lambda t, index: t.indirect(np.zeros((16, 1), np.uint16)), "index of type ndarray; allowed: an integer"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [r[1:] for r in NO_INDEX], ids=[r[0] for r in NO_INDEX])
+def test_kinds_that_are_no_index(call: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        inside(lambda: call(tile((16, 8)), tile((16, 1), nl.uint32)) and None, target="trn3")
+
+
 def test_record_names_the_index_and_the_whole_row() -> None:
     def body() -> None:
         copied(tile((16, 8)).indirect(zeroed(tile((16, 1), nl.uint32)), num_elem=2))
