@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 import types
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .errors import NkiValidationError, is_internal, refusal, where
+from .errors import GONE, NkiValidationError, is_internal, refusal, where
 from .listing import listing
 
 if TYPE_CHECKING:
     from .machine import Launch
 
+UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'$")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "uninitialized": ("nan", "raise"),
     "overlap": ("warn", "raise", "ignore"),
@@ -60,13 +62,16 @@ def at_the_kernels_line(error: Exception) -> None:
     """
     steps = _steps(error)
     own = [at for at, step in enumerate(steps) if not _is_ours(step)]
-    if not own or own[-1] == len(steps) - 1:
+    if not own:
+        return
+    line = steps[own[-1]].tb_frame.f_code.co_filename, steps[own[-1]].tb_lineno
+    _answer_gone(error, line)
+    if own[-1] == len(steps) - 1:
         return
     if _is_refusal(error):
         _keep(error, steps[: own[-1] + 1])
     elif sys.version_info >= (3, 11):
-        file, line = steps[own[-1]].tb_frame.f_code.co_filename, steps[own[-1]].tb_lineno
-        error.add_note(f"in the kernel at {where((file, line))}: {linecache.getline(file, line).strip()}")
+        error.add_note(f"in the kernel at {where(line)}: {linecache.getline(*line).strip()}")
 
 
 def from_the_kernels_line(error: Exception) -> None:
@@ -80,6 +85,13 @@ def from_the_kernels_line(error: Exception) -> None:
         _keep(error, steps[own[0] :])
     elif _is_refusal(error):
         _keep(error, [])
+
+
+def _answer_gone(error: Exception, line: tuple[str, int]) -> None:
+    """Adds what to do to Python's own error about an argument that functions of the language had before."""
+    match = UNEXPECTED.search(str(error)) if isinstance(error, TypeError) else None
+    if match and match[1] in GONE:
+        error.args = (f"{error}; {GONE[match[1]]}  ({where(line)})",)
 
 
 def _steps(error: Exception) -> list[types.TracebackType]:

@@ -93,3 +93,12 @@ def in_place_of(value: object) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return "give arrays to the kernel as arguments, where they are tensors"
     return ""
+
+
+# Arguments that no call takes any more, and what to do (migration guide of NKI 0.2 and 0.3).
+GONE = {
+    "mask": "slice the operands to their exact size",
+    "dtype": "allocate dst with the dtype",
+    "dst_rmw_op": "use nisa.dma_compute",
+    "unique_indices": "use nisa.dma_compute",
+}

@@ -29,7 +29,7 @@ import numpy as np
 
 from .checking import Call, Plan, Rule, check, extend_key, hashable
 from .contents import memory_of, operand_value, store
-from .errors import IllegalInstruction, OutOfBounds, refusal, source_site, where
+from .errors import GONE, IllegalInstruction, OutOfBounds, refusal, source_site, where
 from .machine import Core, current_core
 from .memory import Allocation, MemoryRegion
 from .operands import Form, Limit, OneOf, Operand
@@ -167,9 +167,10 @@ class Instruction:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            old_style = "dst" in self.required and "dst" not in kwargs
-            remedy = "; dst= comes first, and nothing is returned" if old_style else ""
-            allowed = f"{self.name}({self.call_form}){remedy}"
+            remedies = [GONE[name] for name in kwargs if name in GONE and name not in self.known]
+            if "missing" in str(error) and "dst" in self.required and "dst" not in kwargs:
+                remedies.append("dst= comes first, and nothing is returned")
+            allowed = "; ".join([f"{self.name}({self.call_form})", *remedies])
             raise TypeError(f"{self.name}: {error}; allowed: {allowed}  ({where()})") from None
         return {**self.defaults, **bound.arguments}
 

@@ -15,7 +15,7 @@ from . import frameworks, observers, schedule
 from .arguments import Inputs, returned_arrays
 from .blas import one_blas_thread
 from .debugging import at_the_kernels_line
-from .errors import IllegalInstruction, refusal, where
+from .errors import UNKNOWN, IllegalInstruction, refusal, where
 from .generations import Generation, generation
 from .machine import Core, Launch, enter, running
 from .memory import MemoryRegion
@@ -123,7 +123,8 @@ def _warn_of_new_python(kernel: Kernel) -> None:
     kinds = {parameter.kind for parameter in inspect.signature(kernel.func).parameters.values()}
     if inspect.Parameter.KEYWORD_ONLY in kinds or inspect.isgeneratorfunction(kernel.func):
         what = "a generator" if inspect.isgeneratorfunction(kernel.func) else "keyword-only parameters (a bare *)"
-        warnings.warn(f"{kernel.name}: {what} is refused by the parser of NKI 0.6; it runs here", stacklevel=4)
+        text = f"{kernel.name}: {what} is refused by the parser of NKI 0.6; it runs here"
+        warnings.warn_explicit(text, UserWarning, *(_definition(kernel.func) or UNKNOWN))
 
 
 def _definition(func: Callable[..., Any]) -> tuple[str, int] | None:

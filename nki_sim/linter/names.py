@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from .. import facade
+from ..errors import GONE
 from ..instruction import Instruction
 from ..settings import settings
 from .findings import Finding
@@ -17,12 +18,6 @@ from .reach import Reached
 from .rules import RULES
 
 ASKED = ("nki", "nki.language", "nki.isa", "nki.collectives")
-REMEDIES = {
-    "mask": "slice the operands to their exact size",
-    "dtype": "allocate dst with the dtype",
-    "dst_rmw_op": "use nisa.dma_compute",
-    "unique_indices": "use nisa.dma_compute",
-}
 
 
 def calls_and_names(piece: Reached, version: str) -> Iterator[Finding]:
@@ -110,7 +105,7 @@ def _call(piece: Reached, node: ast.Call, version: str) -> Iterator[Finding]:
         if name == "buffer" and isinstance(literal, str):
             yield Finding.at(RULES["buffer-string"], piece, value, buffer=literal)
         if parameters is not None and name not in parameters:
-            remedy = REMEDIES.get(name, f"it takes {', '.join(parameters)}")
+            remedy = GONE.get(name, f"it takes {', '.join(parameters)}")
             yield Finding.at(RULES["argument"], piece, value, name=dotted, argument=name, remedy=remedy)
         kind = function.enums.get(name) if isinstance(function, Instruction) else None
         if kind is not None and isinstance(literal, int):

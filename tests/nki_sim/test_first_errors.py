@@ -21,6 +21,7 @@ import nki.language as nl  # noqa: E402
 X = np.ones((2, 3), np.float32)
 MISSING = r"missing a required argument: 'src'; allowed: tensor_copy\("
 ARGUMENT = "give arrays to the kernel as arguments"
+MASK = "unexpected keyword argument 'mask'.*slice the operands to their exact size"
 FIRST = "dst= comes first, and nothing is returned"
 OPERATORS = r"allowed: instructions of nki.isa, functions of nki.language; write nl\.{}\(\.\.\.\)"
 
@@ -31,6 +32,8 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("dtype", lambda x, t: nisa.tensor_copy(t, dtype=nl.float32), FIRST),
     ("forgotten", lambda x, t: nisa.tensor_copy(dst=t), MISSING),
     ("misspelt", lambda x, t: nisa.tensor_copy(dst=t, source=t), MISSING),
+    ("mask", lambda x, t: nisa.tensor_copy(t, t, mask=1), MASK),
+    ("mask_of_a_function", lambda x, t: nl.store(x, t, mask=1), MASK),
     ("add", lambda x, t: t + t, r"NkiTensor: got Python's \+ of .*" + OPERATORS.format("add")),
     ("add_a_number", lambda x, t: t + 1.0, OPERATORS.format("add")),
     ("number_first", lambda x, t: 1.0 - t, OPERATORS.format("subtract")),

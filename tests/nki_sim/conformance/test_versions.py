@@ -433,9 +433,10 @@ def test_keyword_only_parameters_are_warned_of_in_0_6() -> None:
 
     with (
         installed("0.6"),
-        pytest.warns(UserWarning, match="keyword-only parameters .* refused by the parser of NKI 0.6"),
+        pytest.warns(UserWarning, match="keyword-only parameters .* refused by the parser of NKI 0.6") as warned,
     ):
         kernel(X)
+    assert warned[0].filename == __file__, "it names the kernel's definition"
 
 
 def test_the_simulator_is_the_simulator_with_and_without_nki_simulator(monkeypatch: Any) -> None:
