@@ -64,6 +64,7 @@ def at_the_kernels_line(error: Exception) -> None:
     own = [at for at, step in enumerate(steps) if not _is_ours(step)]
     if not own:
         return
+    error.kernel_frame = steps[own[0]].tb_frame  # type: ignore[attr-defined]  # for from_the_kernels_line
     line = steps[own[-1]].tb_frame.f_code.co_filename, steps[own[-1]].tb_lineno
     _answer_gone(error, line)
     if own[-1] == len(steps) - 1:
@@ -75,12 +76,13 @@ def at_the_kernels_line(error: Exception) -> None:
 
 
 def from_the_kernels_line(error: Exception) -> None:
-    """Lets the error's traceback go from the launch straight to the kernel, without the simulator's frames between.
+    """Lets the error's traceback go from the call straight to the kernel: neither the simulator nor torch between.
 
-    A refusal that no line of the kernel is to blame for loses them all.
+    A refusal that no line of the kernel is to blame for loses all of it.
     """
     steps = _steps(error)
-    own = [at for at, step in enumerate(steps) if not _is_ours(step)]
+    frame = getattr(error, "kernel_frame", None)
+    own = [at for at, step in enumerate(steps) if step.tb_frame is frame]
     if own:
         _keep(error, steps[own[0] :])
     elif _is_refusal(error):

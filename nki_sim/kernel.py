@@ -77,10 +77,10 @@ class Kernel:
             return self.func(*args, **kwargs)
         arguments = self.bound(args, kwargs)
         device = frameworks.device_bridge([*arguments.values()])
-        if device is not None:
-            self.debugging.check_device(self.name)
-            return device.call(self, arguments, self.cores)
         try:
+            if device is not None:
+                self.debugging.check_device(self.name)
+                return device.call(self, arguments, self.cores)
             return self.run(arguments, self.cores)
         except Exception as error:
             from_the_kernels_line(error)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import threading
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +168,15 @@ REFUSED = [
 def test_refused(case: str, call: Callable[[], Any], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         call()
+
+
+def test_a_traceback_goes_from_the_call_straight_to_the_kernel() -> None:
+    """Without the simulator's frames and torch's between."""
+    with pytest.raises(nki_sim.IllegalInstruction) as caught:
+        kernels.scale(torch.zeros(200, 3).to("neuron"))
+    steps = [(Path(step.filename).name, step.name) for step in traceback.extract_tb(caught.tb)]
+    assert [file for file, _ in steps] == ["test_kernels.py", "kernels.py", "kernels.py"]
+    assert [name for _, name in steps[1:]] == ["scale", "load"]
 
 
 @pytest.mark.parametrize("setting", ["3", "two"])
