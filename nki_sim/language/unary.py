@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import caution
+from ..errors import IllegalInstruction, caution, refusal
 from ..isa import calls as nisa
 from ..machine import current_core
 from ..operators import OPERATORS, Operator
@@ -73,7 +73,11 @@ def negative(x: Any, dtype: Any = None) -> NkiTensor:
 
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
     """Every bit of an integer tile flipped: XOR with all ones."""
-    return _xor_number(tile("invert", "x", x), XOR, -1, dtype)
+    x = tile("invert", "x", x)
+    if x.dtype == "bool_":
+        remedy = "use nl.logical_not: all bits of True flipped are not False"
+        raise IllegalInstruction(refusal("nl.invert", "x of dtype bool_", "integer dtypes", remedy))
+    return _xor_number(x, XOR, -1, dtype)
 
 
 def logical_not(x: Any, dtype: Any = None) -> NkiTensor:

@@ -243,6 +243,13 @@ def test_invert(dtype: str, given: list[int], want: list[int]) -> None:
     np.testing.assert_array_equal(on_tiles("invert", np.array([given], dtype)), [want])
 
 
+def test_invert_refuses_booleans() -> None:
+    """Stub: "Input must be integer typed. Implemented as XOR with all-ones", which makes 254 of a byte that holds 1."""
+    with pytest.raises(nki_sim.IllegalInstruction, match="nl.invert: got x of dtype bool_; .*use nl.logical_not"):
+        on_tiles("invert", np.array([[True, False]]))
+    np.testing.assert_array_equal(on_tiles("logical_not", np.array([[True, False]])), [[False, True]])
+
+
 def test_logical_not_of_an_integer_flips_its_lowest_bit() -> None:
     """Stub: "Implemented as XOR with 1", so 2 becomes 3."""
     np.testing.assert_array_equal(on_tiles("logical_not", np.array([[0, 1, 2]], np.uint8)), [[1, 0, 3]])
