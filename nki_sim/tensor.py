@@ -316,7 +316,23 @@ class NkiTensor(View):
         view.dtype = target
         if self.on_chip:
             view._check_partition_pair()
+        if scalar_offset is not None:
+            view._bound_by_address()
         return view
+
+    def _bound_by_address(self) -> None:
+        """Lets a run-time index go as far as the pattern stays in the tensor, on chip in its partition's row.
+
+        The device checks addresses (isa reference, dma_copy), whatever the size of the dim whose stride counts.
+        """
+        how = self.indirection
+        assert how is not None
+        low = self.offset % self.row_elements if self.on_chip else self.offset
+        free = 1 if self.on_chip else 0
+        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape[free:], self.strides[free:], strict=True))
+        if how.stride > 0:
+            steps = (self.row_elements - 1 - low - reach) // how.stride + 1
+            self.indirection = Indirection(how.kind, how.index, how.stride, max(1, steps), how.dim)
 
     def _rescaled(self, what: str, elements: int, size: int, target: dtypes.DType) -> int:
         """So many elements of `size` bytes counted in elements of `target`."""

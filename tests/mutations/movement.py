@@ -40,6 +40,14 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(OVERLAP, "len(there) > 1", "False", "tiles in one place share no bytes", _overlap),
     Mutation(OVERLAP, "shared |= {place, other}", "pass", "tiles that overlap in part are missed", _overlap),
     Mutation(OVERLAP, "return math.gcd(*sizes, ", "return math.gcd(", "overlaps smaller than a number", _overlap),
+    Mutation(TENSOR, "            view._bound_by_address()", "            pass", "an index stays in its dim", _dma),
+    Mutation(
+        TENSOR,
+        "(self.row_elements - 1 - low - reach) // how.stride + 1",
+        "(self.row_elements - 1 - low) // how.stride + 1",
+        "a pattern may end outside",
+        _dma,
+    ),
     # -- the pace of two cores
     Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
     Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),

@@ -524,6 +524,51 @@ def test_scalar_offset_outside_is_skipped_or_refused() -> None:
             inside(lambda t, i: body(t, i, error), TABLE, np.int32([[index]]))
 
 
+# A cache of 4 blocks of 5 rows of 3: published kernels count its rows through the blocks, with the stride of dim 1.
+BLOCKS = [
+    # id, index, mode, rows of [20, 3] that are written, why
+    ("second_block", 7, "error", range(7, 9), "addresses are checked, not the size of dim 1"),
+    ("across_blocks", 4, "error", range(4, 6), "the pattern lies over the storage"),
+    ("last", 18, "error", range(18, 20), "the last place for two rows"),
+    ("one_row_too_far", 19, "skip", (), "the second row leaves the tensor"),
+    ("padding", 2**32 - 1, "skip", (), "what published kernels give for rows to leave out"),
+]
+
+
+@pytest.mark.parametrize(("index", "mode", "rows", "why"), [r[1:] for r in BLOCKS], ids=[r[0] for r in BLOCKS])
+def test_scalar_offset_counts_through_the_storage(index: int, mode: str, rows: Any, why: str) -> None:
+    """isa reference: out-of-bound address checking; access patterns: offset + index * stride (nki-aps.rst)."""
+
+    def body(at: Any, how: Any) -> np.ndarray:
+        cache = nl.ndarray((4, 5, 3), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=cache.reshape((20, 3)), src=sbuf((20, 3), value=5.0))
+        view = cache.ap([[3, 2], [1, 3]], offset=0, scalar_offset=loaded(at), indirect_dim=1)
+        nisa.dma_copy(dst=view, src=sbuf((2, 3), value=1.0), oob_mode=how)
+        return contents(cache).reshape(20, 3)
+
+    want = np.full((20, 3), 5.0)
+    want[list(rows)] = 1
+    given = np.uint32([[index]])
+    np.testing.assert_array_equal(inside(lambda t: body(t, nisa.oob_mode[mode]), given), want)
+    if mode == "skip":
+        with pytest.raises(OutOfBounds, match=rf"run-time index: got {index}; allowed: 0\.\.18"):
+            inside(lambda t: body(t, error), given)
+
+
+def test_scalar_offset_on_chip_stays_in_its_partition() -> None:
+    def body(index: Any) -> np.ndarray:
+        tile = sbuf((4, 6), value=5.0)
+        view = tile.reshape((4, 2, 3)).ap([[6, 4], [1, 2]], scalar_offset=loaded(index), indirect_dim=2)
+        nisa.dma_copy(dst=view, src=sbuf((4, 2), value=1.0))
+        return contents(tile)
+
+    want = np.full((4, 6), 5.0)
+    want[:, 4:6] = 1
+    np.testing.assert_array_equal(inside(body, np.int32([[4]])), want)
+    with pytest.raises(OutOfBounds, match=r"run-time index: got 5; allowed: 0\.\.4"):
+        inside(body, np.int32([[5]]))
+
+
 def test_scalar_dst_outside_is_skipped() -> None:
     def body(index: Any) -> np.ndarray:
         out = nl.ndarray((4, 3), nl.float32, buffer=nl.shared_hbm)
