@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -31,6 +32,17 @@ OPERATORS = {  # Python's method: its symbol, and the function of nki.language i
     "abs": ("abs()", "abs"),
 }
 COMPARISONS = {"lt": ("<", "less"), "le": ("<=", "less_equal"), "gt": (">", "greater"), "ge": (">=", "greater_equal")}
+VIEWS = (
+    *("ap", "broadcast", "expand_dim", "flatten_dims", "permute", "rearrange", "reshape", "reshape_dim"),
+    *("select", "slice", "squeeze_dim", "vector_select", "view"),
+)
+METHODS = {  # of NumPy and torch: what to write instead
+    **dict.fromkeys(
+        ("astype", "to", "type", "float", "half"), "copy it into a tile of that dtype with nisa.tensor_copy"
+    ),
+    **dict.fromkeys(("T", "mT", "t", "transpose"), "write nl.transpose(...)"),
+    **dict.fromkeys(("numpy", "item", "tolist"), "return it from the kernel, or nl.device_print it"),
+}
 UNARY = ("neg", "invert", "abs")
 DECIDE = "use nl.where, a predicated copy or nl.while_loop"
 
@@ -52,6 +64,16 @@ class Opaque(NKIObject):
         remedy = f"write nl.{function}(...)" if known else "write it with these"
         allowed = "instructions of nki.isa, functions of nki.language"
         raise TypeError(refusal("NkiTensor", f"{use} of {self!r}", allowed, remedy))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Only for what there is not: what NumPy and torch have as methods, and misspelt names."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        near = difflib.get_close_matches(name, VIEWS, 1)
+        remedy = METHODS.get(name) or (f"did you mean .{near[0]}?" if near else "")
+        if not remedy and hasattr(sys.modules.get("nki.language"), name):
+            remedy = f"write nl.{name}(...)"
+        raise AttributeError(refusal("NkiTensor", f".{name}", f"its views ({', '.join(VIEWS)}) and properties", remedy))
 
     def __bool__(self) -> bool:
         what = f"NkiTensor: got the truth (if, while, and, or, not) of {self!r}, which is True whatever it holds"

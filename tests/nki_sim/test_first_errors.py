@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import nki_sim
+from nki_sim.opaque import VIEWS
+from nki_sim.tensor import NkiTensor
 
 nki_sim.install()
 
@@ -42,6 +44,10 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("in_place", lambda x, t: operator.imul(t, 2), OPERATORS.format("multiply")),
     ("negative", lambda x, t: -t, OPERATORS.format("negative")),
     ("bits", lambda x, t: t & t, OPERATORS.format("bitwise_and")),
+    ("method", lambda x, t: t.sum(), r"NkiTensor: got \.sum; allowed: .*reshape.*; write nl\.sum\(\.\.\.\)"),
+    ("transposed", lambda x, t: t.T, r"got \.T; allowed: .*; write nl\.transpose\(\.\.\.\)"),
+    ("cast", lambda x, t: t.astype(nl.int32), r"got \.astype; .*; copy it into a tile of that dtype"),
+    ("misspelt_method", lambda x, t: t.reshap((3, 2)), r"got \.reshap; allowed: .*; did you mean \.reshape"),
     ("compare", lambda x, t: t > 1, r"Python's > of .*; write nl\.greater\(\.\.\.\), and use nl\.where"),
     ("numpy", lambda x, t: np.exp(t), r"NkiTensor: got NumPy's exp of .*; write nl\.exp\(\.\.\.\)"),
     ("numpy_first", lambda x, t: np.float32(2) * t, OPERATORS.format("multiply")),
@@ -76,3 +82,7 @@ def test_only_functions_are_kernels() -> None:
     for make in (nki.jit, nki.simulate):
         with pytest.raises(TypeError, match=r"got 3, which is no function; allowed: a function or a kernel"):
             make(3)
+
+
+def test_the_views_that_are_named_are_there() -> None:
+    assert [name for name in VIEWS if not callable(getattr(NkiTensor, name, None))] == []
