@@ -12,6 +12,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 import nki_sim
+from nki_sim.timing.schedule import DEFAULT_ORDER
 
 from . import extras, own_kernels
 from .choices import choice
@@ -83,7 +84,7 @@ Grid = Annotated[
     Optional[int],  # noqa: UP045  # typer reads it at run time
     typer.Option(help="Physical cores, 1 or 2; default: NEURON_LOGICAL_NC_CONFIG, or 1 if unset.", min=1, max=2),
 ]
-Order = Annotated[str, choice("program", "list", help="Program order, or a compiler's list scheduling.")]
+Order = Annotated[str, choice("list", "program", help="A compiler's list scheduling, or program order.")]
 Dge = Annotated[
     Optional[str],  # noqa: UP045
     choice("swdge", "hwdge", "none", help="Who generates descriptors where the kernel leaves it open."),
@@ -105,7 +106,7 @@ def attention(
     dtype: Dtype = "bfloat16",
     target: Target = "trn2",
     grid: Grid = None,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
     dge: Dge = None,
     capacity: Capacity = "raise",
     execute: Execute = False,
@@ -125,7 +126,7 @@ def mlp(
     dtype: Dtype = "bfloat16",
     target: Target = "trn2",
     grid: Grid = None,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
     dge: Dge = None,
     capacity: Capacity = "raise",
     execute: Execute = False,
@@ -144,7 +145,7 @@ def layer_norm(
     dtype: Dtype = "bfloat16",
     target: Target = "trn2",
     grid: Grid = None,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
     dge: Dge = None,
     capacity: Capacity = "raise",
     execute: Execute = False,
@@ -168,7 +169,7 @@ def kernel(
     ] = "",
     target: Target = "trn2",
     grid: Grid = None,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
     dge: Dge = None,
     capacity: Capacity = "raise",
     execute: Execute = False,

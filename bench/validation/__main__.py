@@ -1,4 +1,4 @@
-"""Prints published, simulated and error of every case: python -m bench.validation [T3 T4 ...]."""
+"""Prints published, simulated and error of every case: python -m bench.validation [T3 H1 ...]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from rich.console import Console
 from rich.table import Table
 
-from .cases import CASES
+from .cases import CASES, HELD_OUT
 
 
 def main(names: list[str]) -> int:
@@ -16,7 +16,9 @@ def main(names: list[str]) -> int:
     for column in table.columns[2:]:
         column.justify = "right"
     missed = 0
-    for case in CASES:
+    for case in (*CASES, *HELD_OUT):
+        if case is HELD_OUT[0]:
+            table.add_section()
         if names and case.name not in names:
             continue
         with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from ..kernel import Kernel
 from ..launch import launch
 from ..timing import ALL_ON, TIMING, Mechanisms
 from ..timing.queues import DEFAULT_MODE, MODES
-from ..timing.schedule import Order, schedule
+from ..timing.schedule import DEFAULT_ORDER, Order, schedule
 from .result import Profile
 
 
@@ -21,7 +21,7 @@ def profile(
     grid: int | tuple[int] | None = None,
     target: str = "trn2",
     execute: bool = True,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
     capacity: Literal["raise", "warn"] = "raise",
     dge: str | None = None,
     trip_counts: Mapping[str, int] | None = None,
@@ -33,7 +33,8 @@ def profile(
     args, kwargs: the kernel's own arguments. grid: physical cores, as in ``kernel[grid](...)``.
     target: "trn1", "trn2" or "trn3".
     execute: False leaves the arithmetic out; the time stays the same.
-    order: "program", every queue runs in program order; "list", the earliest ready instruction within a window is next.
+    order: "list", as a compiler's scheduler, each queue takes the earliest ready instruction within a window next;
+        "program", it keeps program order.
     capacity: "warn" turns too much SBUF, PSUM or HBM into a warning and times the launch as if it fitted.
     dge: what ``dge_mode.unknown`` stands for: "swdge" (default), "hwdge", or "none" for static descriptors.
     trip_counts: iterations of loops whose bounds are data, by the name of the body function or as "file.py:line".

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..machine import Launch
 
 Order = Literal["program", "list"]
+DEFAULT_ORDER: Order = "list"  # the compiler schedules unless told not to (nki guides, how-to-scheduling-apis.rst)
 WINDOW = 64  # assumed: how far ahead a compiler's list scheduler looks in one queue
 
 
@@ -35,7 +36,7 @@ def schedule(
     constants: Constants,
     mechanisms: Mechanisms = ALL_ON,
     dge: str = DEFAULT_MODE,
-    order: Order = "program",
+    order: Order = DEFAULT_ORDER,
 ) -> Timeline:
     """The timeline of a launch. `dge` stands in for dge_mode.unknown: "swdge", "hwdge" or "none"."""
     in_order = tasks_of(launch, constants, mechanisms, dge, ordered=True)

@@ -29,7 +29,8 @@ def value(name: str) -> float:
 
 
 def run(kernel: Any, *args: Any, off: str | None = None, **options: Any) -> nki_sim.Profile:
-    """The profile of a launch without arithmetic, with one mechanism switched off."""
+    """The profile without arithmetic, in program order unless asked otherwise, with one mechanism switched off."""
+    options.setdefault("order", "program")
     mechanisms = replace(ALL_ON, **{off: False}) if off else ALL_ON
     return nki_sim.profile(kernel, *args, execute=False, mechanisms=mechanisms, **options)
 
