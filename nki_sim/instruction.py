@@ -259,7 +259,7 @@ class Instruction:
             value = arguments[name]
             if type(value) is NkiTensor or isinstance(value, NkiTensor):
                 access = value.access()
-                access.allocation.used(now)
+                access.allocation.used(now, operand.is_written)
                 if access.allocation.scope is not None and access.allocation.scope not in core.scopes:
                     self._left_its_loop(name, access.allocation)
                 if operand.is_read:
@@ -274,7 +274,7 @@ class Instruction:
                 access.moving = source is not None
                 if isinstance(source, NkiTensor):
                     reads[f"{name} index"] = source.access()
-                    source.storage.allocation.used(now)
+                    source.storage.allocation.used(now, False)
             elif value is not None:
                 values[name] = value  # a number in the place of a tile
         record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site(), core.target.number)
@@ -304,6 +304,7 @@ class Instruction:
             values["engine"] = type(values["engine"])[plan.engine]
         core.operands = arguments
         result = self.body(**values)
+        core.operands = {}  # or the machine would hold the tile after its author let go of it
         if result is None or result is NotImplemented:
             return  # it writes nothing, or has done so itself
         if len(self.results) == 1:

@@ -133,7 +133,7 @@ class Core:
             (self.sbuf if region is MemoryRegion.sbuf else self.psum).add(allocation)
         else:
             check_fits(allocation, self.target, self.launch.overflow_warns)
-        return self.launch.tracked(Storage(allocation))
+        return self.launch.tracked(Storage(allocation, clock=self.trace))
 
     def _allocate_shared(self, allocation: Any) -> Storage:
         ordinal = self.shared_count

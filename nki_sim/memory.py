@@ -1,8 +1,9 @@
 """HBM, SBUF and PSUM: allocations, their storage, and the accounting of what is live.
 
 Placement is the compiler's work and follows liveness, so a tile counts from its first use to its last; a tile that no
-instruction uses takes no room. The bytes live at one moment must fit the partition. Tiles with an explicit address may
-overlap on purpose: they count as the union of their ranges.
+instruction uses takes no room. One that was written and not read since counts as long as Python holds it: the compiler
+may find that nobody needs it, but its author did. The bytes live at one moment must fit the partition. Tiles with an
+explicit address may overlap on purpose: they count as the union of their ranges.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import enum
 import itertools
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,8 @@ _serial = itertools.count()
 class Allocation:
     """What is known of one allocation without its contents; the trace keeps these after the contents are gone.
 
-    `uses` are the positions in the core's trace of the first and the last instruction that touched it.
+    Times are positions in the core's trace: `uses` of the first and the last instruction that touched it, `dropped`
+    when Python let go of it (None while it is held). `unread`: its last use has written it, and nobody has read that.
     """
 
     region: MemoryRegion
@@ -66,6 +68,8 @@ class Allocation:
     site: tuple[str, int]
     address: tuple[int, int] | None = None
     uses: tuple[int, int] | None = None
+    unread: bool = False
+    dropped: int | None = None
     scope: object | None = None  # the iteration of a device loop in which it was allocated
     serial: int = field(default_factory=lambda: next(_serial))
 
@@ -82,9 +86,18 @@ class Allocation:
     def row_bytes(self) -> int:
         return self.row_elements * dtypes.itemsize(self.dtype)
 
-    def used(self, now: int) -> None:
-        """Notes that the instruction at this position of the trace touches it."""
-        self.uses = (now if self.uses is None else self.uses[0], now)
+    def used(self, now: int, is_written: bool) -> None:
+        """Notes that the instruction at this position of the trace reads it or writes it."""
+        first, last = (now, -1) if self.uses is None else self.uses
+        self.unread = is_written or (self.unread and last == now)  # in place: the write comes after the read
+        self.uses = first, now
+
+    @property
+    def life(self) -> tuple[int, float] | None:
+        """First and last position at which it must be kept, None if it need never be."""
+        if self.uses is None or not self.unread:
+            return self.uses
+        return self.uses[0], math.inf if self.dropped is None else max(self.uses[1], self.dropped - 1)
 
     def describe(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -94,10 +107,12 @@ class Allocation:
 class Storage:
     """The contents of one allocation as flat bytes, made when first touched and filled with the sentinel."""
 
-    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "written")
+    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "clock", "written")
 
-    def __init__(self, allocation: Allocation, contents: np.ndarray[Any, Any] | None = None) -> None:
-        self.allocation = allocation
+    def __init__(
+        self, allocation: Allocation, contents: np.ndarray[Any, Any] | None = None, clock: Sized | None = None
+    ) -> None:
+        self.allocation, self.clock = allocation, clock  # the clock is as long as it is late: a core's trace
         self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
         self.written = 0  # how often an instruction has written here
         self.accumulation: Accumulation | None = None  # PSUM: what matmuls have written since the allocation
@@ -115,6 +130,10 @@ class Storage:
         self.written += 1
         if self.written == 1 and not self.bytes.flags.writeable:
             self._bytes = self.bytes.copy()
+
+    def __del__(self) -> None:
+        if self.clock is not None:
+            self.allocation.dropped = len(self.clock)
 
 
 def overflow(text: str, site: tuple[str, int], warns: bool) -> None:
@@ -192,10 +211,10 @@ class OnChipMemory:
 
     def high_water(self) -> tuple[int, list[Allocation]]:
         """The most bytes per partition that were live at one moment, and what was live then."""
-        events: list[tuple[int, bool, Allocation]] = []
+        events: list[tuple[float, bool, Allocation]] = []
         for allocation in self.allocations:
-            if allocation.uses is not None:
-                first, last = allocation.uses
+            if allocation.life is not None:
+                first, last = allocation.life
                 events += (first, True, allocation), (last + 1, False, allocation)
         events.sort(key=lambda event: event[:2])  # deaths come before births at the same position
         covered = Covered([self.span(a) for a in self.allocations if a.address is not None])

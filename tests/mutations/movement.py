@@ -32,8 +32,15 @@ _unwritten, _costs = ("tests/nki_sim/test_uninitialized.py",), ("tests/timing/te
 ROWS: tuple[Mutation, ...] = (
     # -- memories
     Mutation(
-        MEMORY, "(now if self.uses is None else self.uses[0], now)", "(0, now)", "tiles live from the start", _memory
+        MEMORY,
+        "first, last = (now, -1) if self.uses is None else self.uses",
+        "first, last = 0, -1",
+        "tiles live from the start",
+        _memory,
     ),
+    Mutation(MEMORY, "if self.uses is None or not self.unread:", "if True:", "what nobody reads is free", _memory),
+    Mutation(MEMORY, "is_written or (self.unread and last == now)", "is_written", "in place is only read", _memory),
+    Mutation(MEMORY, "math.inf if self.dropped is None", "math.inf if True", "what Python drops stays", _memory),
     Mutation(MEMORY, "(last + 1, False, allocation)", "(last, False, allocation)", "a tile dies too early", _memory),
     Mutation(MEMORY, "== (0 if sign > 0 else 1)", ">= 0", "overlapping addresses count twice", _memory),
     Mutation(MEMORY, "        self.depth[inside] += sign", "        pass", "tiles forget who lies over them", _memory),

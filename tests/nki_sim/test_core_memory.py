@@ -41,16 +41,45 @@ def keep_all(sizes: list[int], buffer: Any) -> Any:
     return body
 
 
-def drop_each(sizes: list[int], buffer: Any) -> Any:
-    """A kernel whose tiles die one after the other; the loop variable still holds one when the next is made."""
+def read_each(sizes: list[int], buffer: Any) -> Any:
+    """A kernel whose tiles are read one after the other, while Python holds them all."""
 
     def body(x: Any) -> Any:
+        tiles = []
         for size in sizes:
-            tile = used((128, size), buffer)
-            nisa.memset(dst=tile[:, 0:1], value=1)
+            tiles.append(used((128, size), buffer))
+            read(tiles[-1])
         return x
 
     return body
+
+
+def read(tile: Any) -> None:
+    """Reads a column, into the other memory."""
+    other = nl.sbuf if tile.buffer is nl.psum else nl.psum
+    nisa.tensor_copy(dst=nl.ndarray((128, 1), nl.uint8, buffer=other), src=tile[:, 0:1])
+
+
+def written_only(hold: bool) -> Any:
+    """A kernel whose tiles nobody reads."""
+
+    def body(x: Any) -> Any:
+        tiles = []
+        for _ in range(3):
+            tiles = [*(tiles if hold else []), used((128, 80_000), nl.sbuf)]
+            if not hold:
+                tiles.clear()
+        return x
+
+    return body
+
+
+def read_again(x: Any) -> Any:
+    """Written in place after it was read: its new contents are not read."""
+    first = used((128, 120_000), nl.sbuf)
+    nisa.tensor_copy(dst=first[:, 0:8], src=first[:, 0:8])
+    read(used((128, 120_000), nl.sbuf))
+    return x
 
 
 def never_used(x: Any) -> Any:
@@ -67,7 +96,7 @@ def all_made_first(x: Any) -> Any:
     tiles = [nl.ndarray((128, 2048), nl.float32, buffer=buffer) for buffer in (nl.psum, nl.psum, nl.psum)]
     for tile in tiles:
         nisa.memset(dst=tile, value=1.0)
-        nisa.tensor_copy(dst=tile[:, 0:1], src=tile[:, 1:2])
+        read(tile)
     return x
 
 
@@ -83,11 +112,12 @@ FITS = [
     # id                     kernel                                      why
     ("exactly_full", keep_all([USABLE], "sbuf"), "one tile of all usable bytes"),
     ("two_halves", keep_all([USABLE // 2] * 2, "sbuf"), "two live tiles fill the partition"),
-    ("one_after_another", drop_each([USABLE] * 3, "sbuf"), "a dead tile's room is free, even while Python holds it"),
+    ("one_after_another", read_each([USABLE] * 3, "sbuf"), "a tile that was read is dead, even while Python holds it"),
+    ("written_and_dropped", written_only(hold=False), "what nobody reads is dead when Python lets go of it"),
     ("eight_banks", keep_all([2048] * 8, "psum"), "one tile per PSUM bank"),
     ("never_used", never_used, "a tile that nothing used takes no room, also while Python holds it"),
     ("all_made_first", all_made_first, "a tile takes room from its first use on, not from its allocation"),
-    ("banks_in_turn", drop_each([2048] * 20, "psum"), "dead banks are free again"),
+    ("banks_in_turn", read_each([2048] * 20, "psum"), "dead banks are free again"),
 ]
 OVERFLOWS = [
     ("one_byte_more", keep_all([USABLE + 1], "sbuf"), "at most 212,984 on trn2"),
@@ -96,6 +126,8 @@ OVERFLOWS = [
         keep_all([USABLE // 2, USABLE // 2 + 1], "sbuf"),
         "212,985 bytes per partition live at once in 2 tensors",
     ),
+    ("written_and_held", written_only(hold=True), "240,000 bytes per partition live at once in 3 tensors"),
+    ("read_again", read_again, "240,000 bytes per partition live at once in 2 tensors"),
     ("handed_over", handed_over, "240,000 bytes per partition live at once in 2 tensors"),
     ("nine_banks", keep_all([4] * 9, "psum"), "allowed: at most 16,384"),
     ("psum_too_long", keep_all([16_385], "psum"), "PSUM bytes per partition"),
