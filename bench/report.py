@@ -17,6 +17,7 @@ from string import Template
 from typing import Any
 
 PAGE = Path(__file__).with_name("report_page.html")
+ORDERS = {"list": "scheduled as the compiler does", "program": "in program order"}
 REGRESSION = 0.03
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLOURS = {"tensor": "#2563a8", "vector": "#e07b39", "scalar": "#3a9d7c", "dma": "#8e5ea2", "launch": "#9aa5b1"}
@@ -44,6 +45,7 @@ def page(rows: dict[str, Row], earlier: dict[str, Row] | None = None) -> str:
             sections.append(f"<h2>{title}</h2>{table(chosen, earlier)}")
     pieces = {
         "target": html.escape(first["target"]),
+        "order": ORDERS[order_of(rows)],
         "measured": ", except in the column that says so" if any("measured_us" in r for r in rows.values()) else "",
         "commit": html.escape(first["commit"]),
         "torch": html.escape(first["versions"]["torch"]),
@@ -54,6 +56,11 @@ def page(rows: dict[str, Row], earlier: dict[str, Row] | None = None) -> str:
         "sections": "".join(sections),
     }
     return Template(PAGE.read_text()).substitute(pieces)
+
+
+def order_of(rows: dict[str, Row]) -> str:
+    """How the timing model ordered the instructions; results from before it was noted are in program order."""
+    return str(next(iter(rows.values())).get("order", "program"))
 
 
 def cards(rows: dict[str, Row], earlier: dict[str, Row] | None) -> str:
@@ -225,6 +232,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     rows = rows_of(options.results)
     earlier = rows_of(options.compare) if options.compare else None
+    if earlier and order_of(earlier) != order_of(rows):
+        before, now = (ORDERS[order_of(found)] for found in (earlier, rows))
+        sys.exit(f"{options.compare}: results {before}; allowed: {now}, as those compared; run the suite again there")
     out: Path = options.out or options.results.with_suffix(".html")
     out.write_text(page(rows, earlier))
     slower = regressions(rows, earlier) if earlier else {}

@@ -60,6 +60,7 @@ def row(shape: Shape, profile: nki_sim.Profile) -> dict[str, Any]:
         "sizes": shape.sizes,
         "dtype": "bfloat16",
         "target": profile.target,
+        "order": profile.order,
         "latency_us": latency,
         "bound_us": least,
         "bound_by": engine,

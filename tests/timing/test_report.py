@@ -39,6 +39,7 @@ def test_the_page_is_whole_and_says_simulated(results: dict[str, Any], tmp_path:
     assert page.count("<table") == len(OPERATIONS)
     assert "src=" not in page, "nothing is loaded from elsewhere"
     assert "$" not in page
+    assert "one core, scheduled as the compiler does" in page
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1.02, 0), (1.04, 1), (0.9, 0)])
@@ -51,6 +52,15 @@ def test_what_got_slower_is_flagged(
     assert (f"slower: {name} +4.0%" in capsys.readouterr().out) is bool(status)
     page = (tmp_path / "page.html").read_text()
     assert ("Slower by more than 3 %" in page) is bool(status)
+
+
+def test_results_in_another_order_are_not_compared(results: dict[str, Any], tmp_path: Path) -> None:
+    before = copy.deepcopy(results)
+    for benchmark in before["benchmarks"]:
+        del benchmark["extra_info"]["order"]  # from before there was a choice
+    earlier, now = written(tmp_path, "earlier.json", before), written(tmp_path, "now.json", results)
+    with pytest.raises(SystemExit, match="results in program order; allowed: scheduled as the compiler does"):
+        report.main([str(now), "--compare", str(earlier)])
 
 
 def test_a_measured_column_appears_with_a_device(results: dict[str, Any], tmp_path: Path) -> None:
