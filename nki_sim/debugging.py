@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from .machine import Launch
 
 UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'$")
-CHOICES: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[Any, ...]] = {  # the first is the default
     "uninitialized": ("nan", "raise"),
     "overlap": ("warn", "raise", "ignore"),
+    "capacity": ("raise", "warn"),
     "record": (False, True),
 }
 
@@ -29,6 +30,7 @@ class Debugging:
 
     uninitialized: str = "nan"
     overlap: str = "warn"
+    capacity: str = "raise"
     record: bool = False
     launch: Launch | None = field(default=None, repr=False)
 
@@ -41,7 +43,7 @@ class Debugging:
 
     def check_device(self, kernel: str) -> None:
         """Refuses options for tensors of the simulated device, which launches kernels of its own making."""
-        if (self.uninitialized, self.overlap, self.record) != ("nan", "warn", False):
+        if any(getattr(self, name) != choices[0] for name, choices in CHOICES.items()):
             given = "tensors of the neuron device with options of nki_sim.simulate"
             raise ValueError(refusal(kernel, given, "NumPy arrays or CPU tensors with them", "move them to the CPU"))
 

@@ -134,17 +134,19 @@ def simulate(
     *,
     uninitialized: str | None = None,
     overlap: str | None = None,
+    capacity: str | None = None,
     record: bool | None = None,
 ) -> Kernel:
     """The kernel itself, since here every call simulates; with options, one that watches its launches closer.
 
     uninitialized: "nan" (default) or "raise", which makes a read of memory that was never written an UninitializedRead.
     overlap: "warn" (default), "raise" or "ignore": a tile is read whose place another tile was written over, both with
-    an explicit ``address=``. record: keep the instructions of each launch as text in ``.listing``. A plain function is
-    wrapped. Raises ValueError for other values. The options are this simulator's own: AWS's takes the kernel alone.
+    an explicit ``address=``. capacity: "raise" (default) or "warn", which goes on as if the tiles fitted. record: keep
+    the instructions of each launch as text in ``.listing``. A plain function is wrapped. Raises ValueError for other
+    values. The options are this simulator's own: AWS's takes the kernel alone.
     """
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    asked = {"uninitialized": uninitialized, "overlap": overlap, "record": record}
+    asked = {"uninitialized": uninitialized, "overlap": overlap, "capacity": capacity, "record": record}
     changes = {name: value for name, value in asked.items() if value is not None}
     if not changes:
         return made

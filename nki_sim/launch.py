@@ -71,6 +71,7 @@ def launch(
     count = cores if cores is not None else min(configured or 1, target.max_cores)
     if not 1 <= count <= target.max_cores:
         raise IllegalInstruction(refusal(kernel.name, f"[{count}]", f"1 to {target.max_cores} cores on {target.name}"))
+    overflow_warns = overflow_warns or kernel.debugging.capacity == "warn"
     machine = Launch(kernel.name, target, count, bracket, execute, overflow_warns)
     machine.options, machine.trip_counts = kernel.options, trip_counts
     if execute and kernel.debugging.uninitialized == "raise":

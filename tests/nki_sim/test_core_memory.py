@@ -155,6 +155,14 @@ def test_overflow_is_refused(kernel: Any, sentence: str) -> None:
         run(kernel)
 
 
+@pytest.mark.parametrize(("kernel", "sentence"), [row[1:] for row in OVERFLOWS], ids=[row[0] for row in OVERFLOWS])
+def test_overflow_may_be_a_warning(kernel: Any, sentence: str) -> None:
+    x = np.ones((4, 4), np.float32)
+    with pytest.warns(UserWarning, match=sentence):
+        result = nki_sim.simulate(kernel, capacity="warn")(x)
+    np.testing.assert_array_equal(result, x)
+
+
 def test_overflow_lists_the_largest_live_tensors() -> None:
     def body(x: Any) -> Any:
         big = used((128, 150_000), nl.sbuf, name="weights")

@@ -104,7 +104,9 @@ def test_options_add_up() -> None:
     assert kernel.listing == LISTING
 
 
-@pytest.mark.parametrize("options", [{"record": True}, {"uninitialized": "raise"}, {"overlap": "raise"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"record": True}, {"uninitialized": "raise"}, {"overlap": "raise"}, {"capacity": "warn"}], ids=str
+)
 def test_tensors_of_the_device_are_refused(options: Any, monkeypatch: Any) -> None:
     class Bridge:
         def call(self, *arguments: Any) -> str:
