@@ -13,7 +13,7 @@ import numpy as np
 
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, caution, refusal
-from .integers import integer
+from .values import integer
 
 if TYPE_CHECKING:
     from .dtypes import Array

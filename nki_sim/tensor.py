@@ -15,10 +15,10 @@ import numpy as np
 
 from . import dtypes, strides
 from .errors import OutOfBounds, refusal, where
-from .integers import integer, integers
 from .machine import running
 from .registers import Register
 from .strides import merge, row_major
+from .values import integer, integers
 from .view import DynamicSlice, Indirection, View, refuse
 
 

@@ -1,13 +1,16 @@
-"""Numbers and flags among an instruction's arguments: which Python and NumPy values are taken as such."""
+"""Integers, numbers and flags among arguments: which Python and NumPy values are taken as such, never rounded."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from operator import index
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from .errors import refusal
+from .nkiobject import NKIObject
 
 BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on a magnitude rounds to infinity in float32
 
@@ -33,3 +36,23 @@ def flag(what: str, name: str, value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or (is_integer(value) and value in (0, 1)):
         return bool(value)
     raise TypeError(refusal(what, f"{name}={value!r}", "True or False"))
+
+
+def integer(what: str, name: str, value: Any) -> int:
+    """`value` as an int (NumPy's integers too). Raises TypeError; a register or a tensor says itself why it is none."""
+    try:
+        return index(value)
+    except TypeError:
+        if isinstance(value, NKIObject):
+            raise
+        remedy = "divide with // and round with int()" if hasattr(value, "__float__") else ""
+        raise TypeError(refusal(what, f"{name}={value!r}", "an int", remedy)) from None
+
+
+def integers(what: str, name: str, values: Any) -> tuple[int, ...]:
+    """A tuple or list of ints as a tuple. Raises TypeError for anything else."""
+    if type(values) is tuple and set(map(type, values)) == {int}:
+        return values  # as nearly always
+    if isinstance(values, (str, NKIObject)) or not isinstance(values, Iterable):
+        raise TypeError(refusal(what, f"{name}={values!r}", "a tuple of ints"))
+    return tuple([integer(what, f"{name}[{at}]", value) for at, value in enumerate(values)])

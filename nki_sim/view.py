@@ -15,12 +15,12 @@ import numpy as np
 
 from . import dtypes
 from .errors import IllegalInstruction, OutOfBounds, refusal
-from .integers import integer, integers
 from .memory import MemoryRegion, Storage
 from .opaque import Opaque
 from .registers import INT64, NkiScalar, Register
 from .strides import row_major
 from .trace import Access, RunTimeAccess
+from .values import integer, integers
 
 if TYPE_CHECKING:
     from typing_extensions import Self

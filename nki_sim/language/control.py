@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import IllegalInstruction, refusal
-from ..integers import integer, integers
 from ..machine import current_core, running
 from ..memory import MemoryRegion
 from ..nkiobject import NKIObject
+from ..values import integer, integers
 
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> range:

@@ -10,10 +10,10 @@ import numpy as np
 from .. import dtypes
 from ..errors import IllegalInstruction, refusal
 from ..generations import Generation
-from ..integers import integers
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..tensor import DynamicSlice, NkiTensor
+from ..values import integers
 
 
 def ndarray(

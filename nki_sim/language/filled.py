@@ -10,13 +10,12 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import refusal
-from ..integers import integer
 from ..isa import calls as nisa
 from ..machine import current_core
 from ..memory import MemoryRegion
 from ..operators import OPERATORS
 from ..tensor import NkiTensor
-from ..values import is_number
+from ..values import integer, is_number
 from .creation import ndarray
 from .tiles_like import like, tile
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import IllegalInstruction, OutOfBounds, refusal
-from ..integers import integer
 from ..memory import MemoryRegion
 from ..nkiobject import NKIObject
 from ..opaque import Opaque
 from ..tensor import NkiTensor
+from ..values import integer
 from .creation import ndarray
 
 Shape = tuple[int, ...]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import IllegalInstruction, refusal
-from ..integers import integer, integers
 from ..isa import calls as nisa
 from ..tensor import NkiTensor
+from ..values import integer, integers
 from .creation import ndarray
 from .tiles_like import check_columns, like, stretched, tile
 from .unary import copy

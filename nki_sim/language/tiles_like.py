@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import IllegalInstruction, in_place_of, refusal
-from ..integers import integers
 from ..machine import current_core
 from ..tensor import NkiTensor
+from ..values import integers
 from .creation import ndarray
 
 

@@ -15,9 +15,7 @@ ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GR
     + ("control", "tiles_like")
 )
 ISA_REGISTERS, COMPILER = "nki_sim/isa/registers.py", "nki_sim/compiler.py"
-CHECKING, CONTENTS, INTEGERS, SCHEDULE = (
-    f"nki_sim/{name}.py" for name in ("checking", "contents", "integers", "schedule")
-)
+CHECKING, CONTENTS, VALUES, SCHEDULE = (f"nki_sim/{name}.py" for name in ("checking", "contents", "values", "schedule"))
 
 _views, _functions, _tensors = conformance("views"), conformance("language_functions"), conformance("language_tensors")
 _registers, _loops, _versions = conformance("registers"), conformance("loops"), conformance("versions")
@@ -63,7 +61,7 @@ ROWS: tuple[Mutation, ...] = (
         TENSOR, "        if rest:\n", "        if False:\n", "bytes that no element of .ap covers are cut off", _kinds
     ),
     Mutation(TENSOR, "if not all(groups) or not all(", "if not all(", "names of rearrange may be missing", _kinds),
-    Mutation(INTEGERS, "return index(value)", "return int(value)", "1.5 is taken for 1", _kinds),
+    Mutation(VALUES, "return index(value)", "return int(value)", "1.5 is taken for 1", _kinds),
     Mutation(
         VIEW, "* dtypes.itemsize(self.dtype) // allocation.row_bytes", "// self.row_elements", "uneven rows", _kinds
     ),
