@@ -106,9 +106,14 @@ def canonical(dtype: Any, remedy: str = "") -> DType:
 
 def _near(name: str) -> str:
     """The format that was meant: by its name, torch's included, or for double precision the widest float there is."""
-    name = name.removeprefix("torch.")
+    name = spelled_out(name.removeprefix("torch."))
     near = [name] if name in FORMATS else difflib.get_close_matches(name, FORMATS, 1)
     return near[0] if near and name not in ("float64", "double") else "float32"
+
+
+def spelled_out(name: str) -> str:
+    """A name that starts with fp and a digit, as fp32 does, with float in place of fp."""
+    return f"float{name[2:]}" if name[:2] == "fp" and name[2:3].isdigit() else name
 
 
 def itemsize(name: str) -> int:

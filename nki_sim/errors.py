@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import sysconfig
 import warnings
 from pathlib import Path
 from typing import Any
 
 PACKAGE = str(Path(__file__).parent)
+STDLIB = sysconfig.get_paths()["stdlib"]
+LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax")  # those whose arrays and functions meet a kernel's tensors
+_INSTALLED = re.compile(rf"(site|dist)-packages[/\\](({'|'.join(LIBRARIES)})[/\\])?")
 
 
 class NkiValidationError(Exception):
@@ -44,11 +49,17 @@ _internal: dict[str, bool] = {}  # by file
 
 
 def is_internal(file: str) -> bool:
-    """True for the simulator's own files."""
+    """True for the simulator's own files, Python's and the array libraries': no line of theirs is a kernel's."""
     internal = _internal.get(file)
     if internal is None:
-        internal = _internal[file] = file.startswith((PACKAGE, "<string"))
+        internal = _internal[file] = file.startswith((PACKAGE, "<string", "<frozen")) or is_library(file)
     return internal
+
+
+def is_library(file: str) -> bool:
+    """True for the files of Python itself and of the array libraries."""
+    installed = _INSTALLED.search(file)
+    return installed[2] is not None if installed else file.startswith(STDLIB)
 
 
 def source_site() -> tuple[str, int]:
@@ -73,9 +84,9 @@ def where(site: tuple[str, int] | None = None) -> str:
 _cautioned: dict[Any, Any] = {}
 
 
-def caution(text: str) -> None:
-    """Warns about the kernel line that is being executed, once per line."""
-    file, line = source_site()
+def caution(text: str, site: tuple[str, int] | None = None) -> None:
+    """Warns about a line of the kernel, by default the one that is being executed, once per line."""
+    file, line = site or source_site()
     warnings.warn_explicit(f"{text}  ({where((file, line))})", UserWarning, file, line, registry=_cautioned)
 
 

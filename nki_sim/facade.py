@@ -9,6 +9,7 @@ import difflib
 import dis
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from . import collectives, compiler, dtypes, isa, kernel
@@ -174,6 +175,11 @@ def missing(module: str, name: str) -> str:
     return f"{speaking}; allowed: NKI {since} and later; {remedy}"
 
 
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three of the names that `name` may have meant, the likeliest first."""
+    return difflib.get_close_matches(dtypes.spelled_out(name), names)
+
+
 class Facade(types.ModuleType):
     """A module whose missing names explain themselves."""
 
@@ -184,7 +190,7 @@ class Facade(types.ModuleType):
                 # Python would replace an AttributeError by one that only says "cannot import name".
                 raise ImportError(missing(self.__name__, name), name=self.__name__)
             raise UnsupportedVersion(missing(self.__name__, name))
-        near = difflib.get_close_matches(name, vars(self).get("__all__", ()))
+        near = nearest(name, vars(self).get("__all__", ()))
         raise AttributeError(
             f"module {self.__name__!r} (NKI {settings.nki_version}, simulated) has no attribute {name!r}"
             + (f"; did you mean {', '.join(near)}?" if near else "")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import IllegalInstruction, refusal, source_site, where
+from ..errors import IllegalInstruction, caution, refusal, source_site, where
 from ..isa.registers import number_of
 from ..machine import Scope, current_core
 from ..opaque import Opaque
@@ -126,10 +126,10 @@ class _Running:
         """Warns once when the body has changed something in Python: the device's compiler runs it a single time."""
         if not self.warned and _python_state(self.body) != self.before:
             self.warned = True
-            warnings.warn(
+            caution(
                 f"nl.{self.kind}: {self.name} changes Python state (a variable or container outside of it); on the "
-                f"device it is traced once, so that happens once; keep state in tensors  ({where(self.record.site)})",
-                stacklevel=5,
+                "device it is traced once, so that happens once; keep state in tensors",
+                self.record.site,
             )
 
 

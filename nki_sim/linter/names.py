@@ -18,6 +18,7 @@ from .reach import Reached
 from .rules import RULES
 
 ASKED = ("nki", "nki.language", "nki.isa", "nki.collectives")
+PAGES = {"nki.language": "docs/language.md", "nki.isa": "docs/instructions.md"}
 
 
 def calls_and_names(piece: Reached, version: str) -> Iterator[Finding]:
@@ -66,7 +67,8 @@ def _name(piece: Reached, node: ast.AST, version: str) -> Iterator[Finding]:
         dotted.removeprefix(".".join(found) + ".").split("."),
     )
     if isinstance(kind, enum.EnumMeta) and not deeper and member not in kind.__members__:
-        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version)
+        remedy = f"its members are {', '.join(kind.__members__)}"
+        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version, remedy=remedy)
 
 
 def _export(piece: Reached, node: ast.AST, dotted: str, version: str) -> Iterator[Finding]:
@@ -81,8 +83,11 @@ def _export(piece: Reached, node: ast.AST, dotted: str, version: str) -> Iterato
         since, remedy = facade.ADDED[found]
         if not _older(since, version):
             yield Finding.at(RULES["too-new"], piece, node, name=dotted, since=since, remedy=remedy)
-    elif found[0] in ASKED and found[1] not in exports(found[0], version):
-        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version)
+    elif found[0] in ASKED and found[1] not in (names := exports(found[0], version)):
+        near = facade.nearest(found[1], [name for name in names if not name.startswith("_")])
+        page = PAGES.get(found[0], "the documentation of NKI")
+        remedy = f"did you mean {', '.join(near)}?" if near else f"look it up in {page}"
+        yield Finding.at(RULES["unknown-name"], piece, node, name=dotted, version=version, remedy=remedy)
 
 
 def _older(since: str, version: str) -> bool:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import sysconfig
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..errors import PACKAGE, refusal
+from ..errors import LIBRARIES, PACKAGE, is_library, refusal
 from ..facade import MODULES
 from ..kernel import Kernel
 
-FOREIGN = ("nki", "nki_sim", "numpy", "ml_dtypes", "torch", "jax")
-STDLIB = sysconfig.get_paths()["stdlib"]
+FOREIGN = ("nki", "nki_sim", *LIBRARIES)
 LOOPS = {"nki.language.fori_loop": 2, "nki.language.while_loop": 1}  # position of body_fun
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -208,8 +206,7 @@ def _is_ours(thing: Any, from_file: str) -> bool:
         file = inspect.getsourcefile(thing) or ""
     except TypeError:
         return False  # built in
-    in_stdlib = file.startswith(STDLIB) and "site-packages" not in file
-    return file == from_file or not (in_stdlib or file.startswith((PACKAGE, "<")))
+    return file == from_file or not (is_library(file) or file.startswith((PACKAGE, "<")))
 
 
 def _compiled(node: ast.AST) -> Iterator[ast.AST]:

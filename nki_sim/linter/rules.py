@@ -161,8 +161,7 @@ _TABLE = [
     # Names, arguments and values that a version does not have.
     Rule("removed", BOTH, "{name} is gone since NKI {since}", "{remedy}", "documented: nki_sim.facade.REMOVED"),
     Rule("too-new", BOTH, "{name} came with NKI {since}", "{remedy}", "documented: nki_sim.facade.ADDED"),
-    Rule("unknown-name", BOTH, "NKI {version} has no {name}", "look it up in docs/instructions.md",
-         "documented: API stubs"),
+    Rule("unknown-name", BOTH, "NKI {version} has no {name}", "{remedy}", "documented: API stubs"),
     Rule("argument", BOTH, "{name} has no argument {argument}=", "{remedy}", MIGRATION),
     Rule("missing", BOTH, "{name} lacks {arguments}", "{remedy}", MIGRATION),
     Rule("too-many", BOTH, "{name} takes {most} arguments, not {given}", "it takes {parameters}",
@@ -178,7 +177,7 @@ _TABLE = [
     Rule("branch", TRACER, "{use} on a run-time value: NKI 0.7 traces and cannot know it",
          "select with tensor_copy_predicated, or let nl.fori_loop run 0 or 1 times", "documented: VirtualRegister"),
     Rule("number", TRACER, "{use} of a run-time value: NKI 0.7 traces and cannot know it",
-         "pass it on as scalar_offset or as a bound of nl.fori_loop", "documented: VirtualRegister"),
+         "pass it on as scalar_offset, to nl.ds or as a bound of nl.fori_loop", "documented: VirtualRegister"),
     Rule("arithmetic", TRACER, "{use} on a VirtualRegister: NKI 0.7 traces and cannot know it",
          "compute it in a (1, 1) tile and load that, or take it with nisa.scalar_load", "documented: VirtualRegister"),
     Rule("tensor-value", BOTH, "{use} on the contents of a tensor, which are known on the device only",

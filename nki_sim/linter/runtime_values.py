@@ -150,6 +150,10 @@ class _Flow:
             elif isinstance(part, ast.comprehension):
                 for test in part.ifs:
                     self.decision(test, "if", known)
+            elif isinstance(part, ast.Slice):
+                for bound in (part.lower, part.upper, part.step):
+                    if bound is not None:
+                        self.report(bound, self.kind(bound, known), "a slice bound", "number")
             elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in LOOKS:
                 for argument in part.args:
                     self.report(argument, self.kind(argument, known), f"{part.func.id}()", "number")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -264,6 +265,10 @@ VALUES = [
     ),
     Row("number", "0.7", body(LOADED + "y = int(n)  # <-"), body(LOADED + "y = int(2.5)")),
     Row(
+        "number", "0.7", body(LOOP.format("y = x[i * 2 : 8]  # <-")), body(LOOP.format("y = x[nl.ds(i, 2), 0 : 2 * 4]"))
+    ),
+    Row("number", "0.7", body(LOADED + "t = x[0, :n]  # <-"), body(LOADED + "t = x[0, :2]")),
+    Row(
         "arithmetic",
         "0.7",
         body(LOADED + "y.ap([[1, 1]], scalar_offset=n + 1)  # <-"),
@@ -337,6 +342,21 @@ def test_finding_reads_as_a_sentence(load: Load) -> None:
         f"{Path(finding.file).name}:10: nki.language.dynamic_range is gone since NKI 0.7; "
         "use nl.fori_loop(lower, upper, body)"
     )
+
+
+NAMES = [
+    ("nl.fp32", "did you mean float32"),
+    ("nisa.tensor_cpy", "did you mean tensor_copy"),
+    ("nl.zzzzzz", "look it up in docs/language.md"),
+    ("nisa.zzzzzz", "look it up in docs/instructions.md"),
+    ("nisa.engine.vectr", "its members are .*vector"),
+]
+
+
+@pytest.mark.parametrize(("name", "remedy"), NAMES, ids=[row[0] for row in NAMES])
+def test_an_unknown_name_is_answered(load: Load, name: str, remedy: str) -> None:
+    (finding,) = lint(load(body(f"y = {name}")))
+    assert re.match(remedy, finding.remedy)
 
 
 def test_finding_says_when_no_document_does(load: Load) -> None:
