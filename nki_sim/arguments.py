@@ -114,7 +114,8 @@ def returned_arrays(value: Any, inputs: Inputs, kernel: str, site: tuple[str, in
     if not isinstance(value, NkiTensor):
         raise IllegalInstruction(refusal(kernel, f"a returned {type(value).__name__}", allowed, site=site))
     if value.buffer is not MemoryRegion.shared_hbm and id(value.storage) not in inputs.storages:
-        raise IllegalInstruction(refusal(kernel, f"a returned tensor in {value.buffer.name}", allowed, remedy))
+        given = f"a returned tensor in {value.buffer.name}, allocated at {where(value.storage.allocation.site)}"
+        raise IllegalInstruction(refusal(kernel, given, allowed, remedy))
     scope = value.storage.allocation.scope
     if scope is not None and settings.at_least("0.7"):
         given = f"a returned tensor allocated in a loop body at {where(value.storage.allocation.site)}"

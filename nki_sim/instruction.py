@@ -18,6 +18,7 @@ the table; storing converts to the destination's format. Letters are sizes: equa
 
 from __future__ import annotations
 
+import difflib
 import enum
 import functools
 import inspect
@@ -168,11 +169,19 @@ class Instruction:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             remedies = [GONE[name] for name in kwargs if name in GONE and name not in self.known]
-            if "missing" in str(error) and "dst" in self.required and "dst" not in kwargs:
+            misspelt = [self._no_such(name) for name in kwargs if name not in GONE and name not in self.known]
+            if "missing" in str(error) and "dst" in self.required and "dst" not in kwargs and not misspelt:
                 remedies.append("dst= comes first, and nothing is returned")
+            remedies += misspelt
             allowed = "; ".join([f"{self.name}({self.call_form})", *remedies])
             raise TypeError(f"{self.name}: {error}; allowed: {allowed}  ({where()})") from None
         return {**self.defaults, **bound.arguments}
+
+    def _no_such(self, name: str) -> str:
+        """That there is no such argument, and the one that was meant: of equals, one that a call needs."""
+        order = sorted(self.parameters, key=lambda parameter: parameter not in self.required)
+        near = sorted(difflib.get_close_matches(name, order), key=order.index)
+        return f"it has no {name}=" + (f", did you mean {near[0]}=?" if near else "")
 
     def _spread(self, arguments: dict[str, Any]) -> dict[str, Operand]:
         """The operand table of one call that takes lists: each tensor of a list becomes an operand of its own."""

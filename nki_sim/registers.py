@@ -19,6 +19,8 @@ from .settings import settings
 
 INT32, INT64 = dtypes.FORMATS["int32"].name, dtypes.FORMATS["int64"].name
 BITS = {INT32: 32, INT64: 64}
+INDEX = "an index or range()"
+REMEDIES = {INDEX: "slice with nl.ds(start, size) or .ap(scalar_offset=), loop with nl.fori_loop"}
 
 
 def wrapped(value: int, bits: int = 32) -> int:
@@ -54,10 +56,10 @@ class Register(NKIObject):
         return value
 
     def _opaque(self, use: str) -> NoReturn:
+        remedy = REMEDIES.get(use, "use nl.fori_loop, nl.while_loop or a predicated copy")
         raise TypeError(
             f"{type(self).__name__}: got {use}; allowed: run-time values as scalar_offset, loop bound or instruction "
-            f"operand; its value is not known while the kernel is traced: use nl.fori_loop, nl.while_loop or a "
-            f"predicated copy  ({where()})"
+            f"operand; its value is not known while the kernel is traced: {remedy}  ({where()})"
         )
 
     def _read(self, use: str) -> int | float:
@@ -70,7 +72,7 @@ class Register(NKIObject):
         return int(self._read("int()"))
 
     def __index__(self) -> int:
-        return int(self._read("an index or range()"))
+        return int(self._read(INDEX))
 
     def __float__(self) -> float:
         return float(self._read("float()"))

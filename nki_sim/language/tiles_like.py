@@ -76,11 +76,9 @@ def trailing_axes(x: NkiTensor, axis: Any, what: str) -> tuple[int, ...]:
     axes = tuple(sorted({a % x.ndim for a in given if -x.ndim <= a < x.ndim}))
     if not axes or len(axes) != len(given) or axes[0] == 0 or axes != tuple(range(axes[0], x.ndim)):
         last = [list(range(first, x.ndim)) for first in range(x.ndim - 1, 0, -1)]
-        raise IllegalInstruction(
-            refusal(
-                f"nl.{what}", f"axis={axis} for shape {x.shape}", f"the last free axes: {' or '.join(map(str, last))}"
-            )
-        )
+        allowed = f"the last free axes: {' or '.join(map(str, last))}"
+        remedy = "reduce partitions with nisa.tensor_partition_reduce, or use nl.transpose first" if 0 in axes else ""
+        raise IllegalInstruction(refusal(f"nl.{what}", f"axis={axis} for shape {x.shape}", allowed, remedy))
     return axes
 
 

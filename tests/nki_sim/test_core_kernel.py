@@ -144,7 +144,12 @@ def hbm_operand(x: Any) -> Any:
 
 
 REFUSED = [
-    ("returns_sbuf", returns_sbuf, ValueError, "returned tensor in sbuf; allowed: tensors in nl.shared_hbm"),
+    (
+        "returns_sbuf",
+        returns_sbuf,
+        ValueError,
+        "returned tensor in sbuf, allocated at test_core_kernel.py:106; allowed: tensors in",
+    ),
     (
         "psum_by_dma",
         reads_psum_by_dma,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,9 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("two_operands", lambda x, t: nisa.nc_matmul(t, t), FIRST),
     ("dtype", lambda x, t: nisa.tensor_copy(t, dtype=nl.float32), FIRST),
     ("forgotten", lambda x, t: nisa.tensor_copy(dst=t), MISSING),
-    ("misspelt", lambda x, t: nisa.tensor_copy(dst=t, source=t), MISSING),
+    ("misspelt", lambda x, t: nisa.tensor_copy(dst=t, source=t), MISSING + ".*; it has no source=, did you mean src="),
+    ("too_many", lambda x, t: nisa.tensor_copy(dst=t, src=t, zzz=1), r"argument 'zzz'; .*\); it has no zzz=  "),
+    ("number", lambda x, t: nisa.tensor_scalar(t, t, op=nl.add, operand0=1.0), "it has no op=, did you mean op0="),
     ("mask", lambda x, t: nisa.tensor_copy(t, t, mask=1), MASK),
     ("mask_of_a_function", lambda x, t: nl.store(x, t, mask=1), MASK),
     ("add", lambda x, t: t + t, r"NkiTensor: got Python's \+ of .*" + OPERATORS.format("add")),
@@ -52,17 +55,23 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("numpy", lambda x, t: np.exp(t), r"NkiTensor: got NumPy's exp of .*; write nl\.exp\(\.\.\.\)"),
     ("numpy_first", lambda x, t: np.float32(2) * t, OPERATORS.format("multiply")),
     ("numpy_only", lambda x, t: np.sinh(t), "got NumPy's sinh of .*; write it with these"),
+    ("numpy_sum", lambda x, t: np.sum(t), r"NkiTensor: got NumPy's add of"),  # by a line of NumPy's own
+    ("torch_softmax", lambda x, t: torch.nn.functional.softmax(t, 1), r"got \.softmax; .*write nl\.softmax\(\.\.\.\)"),
+    ("statistics", lambda x, t: statistics.mean(t), "NkiTensor: got iteration of"),
+    ("partitions", lambda x, t: nl.sum(t, axis=0), r"got axis=0 .*; reduce partitions with nisa\.tensor_partition_red"),
     ("iterate", lambda x, t: [row for row in t], r"iteration of .*loop over range\(\) and slice"),
     ("as_array", lambda x, t: np.asarray(t), r"return it from the kernel, or nl\.device_print it"),
     ("torch_dtype", lambda x, t: nl.ndarray((2, 3), torch.float32), r"got torch\.float32; .*; use nl\.float32"),
     ("torch_half", lambda x, t: nl.ndarray((2, 3), torch.bfloat16), r"; use nl\.bfloat16"),
     ("double", lambda x, t: nl.ndarray((2, 3), "float64"), r"got 'float64'; .*; use nl\.float32"),
+    ("short", lambda x, t: nl.ndarray((2, 3), "fp16"), r"got 'fp16'; .*; use nl\.float16"),
     ("enum", lambda x, t: nisa.tensor_copy(t, t, engine=nisa.engine.vectr), "engine: got 'vectr'; allowed: .*vector"),
     ("array_to_instruction", lambda x, t: nisa.dma_copy(dst=t, src=X), "src of type ndarray; .*" + ARGUMENT),
     ("torch_to_instruction", lambda x, t: nisa.tensor_copy(t, torch.ones(2, 3)), "src of type Tensor; .*" + ARGUMENT),
     ("array_to_function", lambda x, t: nl.load(X), "src of type ndarray; .*" + ARGUMENT),
     ("number_to_function", lambda x, t: nl.sqrt(2.0), "x of type float; allowed: a tile; compute numbers in Python"),
     ("number_as_operand", lambda x, t: nisa.tensor_tensor(t, t, 2.0, nl.add), "type float; .* use nisa.tensor_scalar"),
+    ("slice", lambda x, t: nl.fori_loop(0, 2, lambda i: nl.load(x[i : i + 1])), r"an index .*: slice with nl\.ds\("),
     ("word", lambda x, t: nisa.tensor_scalar(t, t, nl.add, "two"), "of type str; allowed: a tensor or a number  "),
     ("numpy_operator", lambda x, t: nisa.tensor_scalar(t, t, np.add, 1.0), "operator of nki.language such as nl.add"),
 ]  # fmt: skip
@@ -76,6 +85,12 @@ def test_a_first_attempt_is_answered(write: Callable[[Any, Any], Any], words: st
 
     with pytest.raises((TypeError, ValueError, AttributeError), match=rf"{words}.*\(test_first_errors\.py:\d+\)"):
         nki.simulate(kernel)(X)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("fp32", "float32"), ("bf16", "bfloat16"), ("mult", "multiply")])
+def test_a_name_that_was_meant_is_found(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; did you mean .*{meant}"):
+        getattr(nl, name)
 
 
 def test_only_functions_are_kernels() -> None:

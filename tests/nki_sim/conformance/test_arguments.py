@@ -264,8 +264,12 @@ def test_returned_inputs_are_copies() -> None:
 NOT_RETURNED = [
     ("number", lambda x: 3.0, "a returned float; allowed: tensors in nl.shared_hbm"),
     ("string", lambda x: (x, "y"), "a returned str"),
-    ("sbuf", lambda x: nl.load(x), "a returned tensor in sbuf"),
-    ("private", lambda x: nl.zeros(x.shape, x.dtype, buffer=nl.hbm), "in private_hbm; .*buffer=nl.shared_hbm"),
+    ("sbuf", lambda x: nl.load(x), r"a returned tensor in sbuf, allocated at test_arguments\.py:\d+; allowed"),
+    (
+        "private",
+        lambda x: nl.zeros(x.shape, x.dtype, buffer=nl.hbm),
+        "in private_hbm, allocated at .*buffer=nl.shared_hbm",
+    ),
 ]
 
 
