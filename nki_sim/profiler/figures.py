@@ -93,12 +93,17 @@ def gaps(timeline: Timeline, engine: str, core: int = 0) -> Iterator[Gap]:
         free = max(free, span.end)
 
 
+HOLDERS = {
+    "port": "the bus shared by Vector and GpSimd",
+    "bank": "its PSUM bank",
+    "meeting": "its engine, which waited for the other core",
+}
+
+
 def reason(timeline: Timeline, span: Span) -> tuple[str, str]:
     """What kept an instruction from starting earlier: a short kind, and a phrase."""
     if span.start > span.ready + 1e-6 and span.held_by not in ("", "engine"):
-        return span.held_by, {"port": "the bus shared by Vector and GpSimd", "bank": "its PSUM bank"}.get(
-            span.held_by, span.held_by
-        )
+        return span.held_by, HOLDERS.get(span.held_by, span.held_by)
     if span.cause is None or span.why is None:
         return "start", "the start of the launch"
     cause = timeline.spans[span.cause]

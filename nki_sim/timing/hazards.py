@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NO_BANKS: frozenset[int] = frozenset()
 GRANULE = 4  # bytes; psum_min_align of the language's tile sizes
+ENDING_IN_ORDER = ("vector", "scalar", "gpsimd", "sync")  # DMA and the tiles of the array overtake what started earlier
 
 
 class Wait(enum.Enum):
@@ -27,7 +28,8 @@ class Wait(enum.Enum):
     OVERWRITE = "overwrite"  # it overwrites what the other reads or writes
     REUSE = "space"  # it takes over the space of a dead tile that the other was the last to use
     BANK = "bank"  # the Tensor Engine writes a PSUM bank that the other uses
-    ORDER = "order"  # the kernel asked for it: depends_on, no_reorder
+    ORDER = "order"  # the kernel asked for it: depends_on, no_reorder; or the sequencer's program has it
+    MEETING = "meeting"  # the cores come to their meetings in the order of the program
 
 
 @dataclass
@@ -74,7 +76,7 @@ class History:
         return waits
 
     def read(self, region: Region, step: int, by: object) -> Iterable[int]:
-        """Steps that a read has to wait for; `by` tells apart readers that do not run in order."""
+        """Steps that a read has to wait for; `by` tells apart readers that do not end in order."""
         self.readers.setdefault(region, {})[by] = step
         writers = self.last_writers.get(region)
         if writers is None:
@@ -134,8 +136,7 @@ class Hazards:
         """Earlier steps that `step` must wait for, and why. Steps must be asked for in order, each once."""
         record = self.records[step]
         found: dict[int, Wait] = {}
-        stream = self.streams[step]
-        reader = stream if self.ordered else step
+        reader = self.streams[step] if self.ordered and record.engine in ENDING_IN_ORDER else step
         for access in record.reads.values():
             if (history := self._history(access)) is not None:
                 for other in history.read(self._region(access), step, reader):
@@ -153,7 +154,7 @@ class Hazards:
         if self.some_after:
             for producer in record.values.get("after", ()):
                 if (other := self.positions.get(id(producer), -1)) >= 0:
-                    found[other] = Wait.ORDER
+                    found.setdefault(other, Wait.ORDER)
             self.positions[id(record)] = step
         self._register_waits(record, step, found)
         found.pop(step, None)
@@ -195,8 +196,10 @@ class Hazards:
         return former
 
     def _register_waits(self, record: Record, step: int, found: dict[int, Wait]) -> None:
-        """An address from a register is known when the last load of a register has ended."""
+        """An address from a register is known when the last load of a register has ended; they keep their order."""
         if record.engine == "sync":
+            if self.last_register is not None:
+                found.setdefault(self.last_register, Wait.ORDER)
             self.last_register = step
         elif self.last_register is not None and any(
             a.moving for a in (*record.reads.values(), *record.writes.values())

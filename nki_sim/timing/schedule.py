@@ -2,8 +2,9 @@
 
 A queue's first instruction becomes a candidate when everything that it waits for has been scheduled. The candidate that
 can start first is started next, so shared resources (DMA engines, HBM, ports, banks) are taken in the order of time.
-With order="list" the first `WINDOW` instructions of a queue are candidates, as after a compiler's list scheduling;
-that is greedy, so program order is scheduled too and kept where it ends earlier.
+With order="list" the first `WINDOW` instructions of a queue are candidates, as after a compiler's list scheduling, but
+no instruction leaves its iteration of a device loop, whose body the compiler has only once; that is greedy, so program
+order is scheduled too and kept where it ends earlier.
 
 Left out: instruction fetch, contention with the chip's other cores, what a compiler spills or fuses.
 """
@@ -11,6 +12,7 @@ Left out: instruction fetch, contention with the chip's other cores, what a comp
 from __future__ import annotations
 
 import heapq
+import math
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Literal
 
@@ -57,6 +59,16 @@ class CoreState:
         self.dma = Engines(constants, mechanisms, cores)
         self.port = {"vector": 0.0, "gpsimd": 0.0}  # until when fast modes and GpSimd use the shared bus
         self.banks: dict[int, tuple[str, float]] = {}  # PSUM bank: the engine that accesses it, and until when
+        self.waiting: dict[str, int] = {}  # engine: the task at whose meeting it waits for the other core
+
+
+class Line:
+    """What a queue has not started yet: the candidates, all of one stretch of the program, and the rest."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[Task] = deque()
+        self.open = 0  # candidates
+        self.stretch = 0  # theirs
 
 
 class Parked:
@@ -77,21 +89,20 @@ class Scheduler:
         self.begin = constants.launch_before.value
         self.semaphore = constants.semaphore.value if mechanisms.semaphore else 0.0
         self.spans: list[Span | None] = [None] * len(tasks)
-        self.queues: dict[Queue, deque[int]] = {}
+        self.queues: defaultdict[Queue, Line] = defaultdict(Line)
         for task in tasks:
-            self.queues.setdefault(task.queue, deque()).append(task.number)
+            self.queues[task.queue].tasks.append(task)
         self.waiting: defaultdict[int, list[int]] = defaultdict(list)  # task: those that need it scheduled
         self.candidates: list[tuple[float, int]] = []
         self.readiness: dict[int, tuple[float, int | None, Wait | None]] = {}
         self.held: dict[int, str] = {}  # what kept a candidate back after it was ready
         self.engines: list[Parked] = []
         self.parked: dict[tuple[int, str], Parked] = {}
-        self.at_meeting: dict[int, list[int]] = {}
+        self.at_meeting: defaultdict[int, dict[int, Task]] = defaultdict(dict)  # by core
 
     def run(self) -> Timeline:
-        for queue in self.queues.values():
-            for _ in range(min(self.window, len(queue))):
-                self._consider(queue.popleft())
+        for line in self.queues.values():
+            self._fill(line)
         while self.candidates:
             start, number = heapq.heappop(self.candidates)
             if number >= 0:
@@ -112,8 +123,10 @@ class Scheduler:
             self.held[task.number] = held_by
             self._park(task, possible)
             return False
-        if task.meeting is None or self._all_meet(task, start):
+        if task.meeting is None:
             self._begin(task, start)
+        else:
+            self._meet(task, task.meeting, start)
         return True
 
     def _park(self, task: Task, until: float) -> None:
@@ -123,6 +136,9 @@ class Scheduler:
             engine = self.parked[task.core, task.queue.engine] = Parked(len(self.engines))
             self.engines.append(engine)
         heapq.heappush(engine.tasks, task.number)
+        self._wake_by(engine, until)
+
+    def _wake_by(self, engine: Parked, until: float) -> None:
         if engine.wake is None or until < engine.wake:
             engine.wake = until
             heapq.heappush(self.candidates, (until, ~engine.number))
@@ -133,9 +149,14 @@ class Scheduler:
         engine.wake = None
         started = self._try(self.tasks[heapq.heappop(engine.tasks)], now)
         if started and engine.tasks and engine.wake is None:
-            task = self.tasks[engine.tasks[0]]
-            engine.wake = self._possible(task, now)[0]
-            heapq.heappush(self.candidates, (engine.wake, ~engine.number))
+            self._wake_by(engine, self._possible(self.tasks[engine.tasks[0]], now)[0])
+
+    def _fill(self, line: Line) -> None:
+        """Makes the next tasks of a queue candidates."""
+        while line.tasks and line.open < self.window and (not line.open or line.stretch == line.tasks[0].stretch):
+            task = line.tasks.popleft()
+            line.open, line.stretch = line.open + 1, task.stretch
+            self._consider(task.number)
 
     def _consider(self, number: int) -> None:
         """Makes a task a candidate, or leaves it with the first task that it must see scheduled."""
@@ -155,6 +176,8 @@ class Scheduler:
     def _seen(self, span: Span, task: Task, reason: Wait) -> float:
         """When `task` may start as far as an earlier instruction is concerned."""
         earlier = span.task
+        if reason is Wait.MEETING:
+            return span.start
         if earlier.transfer is not None:
             return span.done
         if earlier.queue.engine != task.queue.engine or task.transfer is not None:
@@ -166,6 +189,8 @@ class Scheduler:
     def _possible(self, task: Task, start: float) -> tuple[float, str]:
         """The earliest start from `start` on, as far as engines and ports are concerned, and what decides it."""
         core, engine = self.cores[task.core], task.queue.engine
+        if core.waiting.get(engine, task.number) != task.number:
+            return math.inf, "meeting"
         possible, held_by = max(start, core.free[engine]), "engine"
         if task.transfer is not None:
             return possible, held_by
@@ -182,16 +207,22 @@ class Scheduler:
                 possible, held_by = until, "port"
         return possible, held_by
 
-    def _all_meet(self, task: Task, start: float) -> bool:
-        """Whether this was the last core to come to its meeting; the others are started with it."""
-        assert task.meeting is not None
-        here = self.at_meeting.setdefault(task.meeting, [])
-        here.append(task.number)
+    def _meet(self, task: Task, meeting: int, start: float) -> None:
+        """Notes that a core has come to its meeting, where its engine waits (a DMA engine does not); starts it on all
+        cores once the last one has come and all of them can.
+        """
+        core, here = self.cores[task.core], self.at_meeting[meeting]
+        here[task.core] = task
+        if task.transfer is None:
+            core.waiting[task.queue.engine] = task.number
         if len(here) < len(self.cores):
-            return False
-        for number in here[:-1]:
-            self._begin(self.tasks[number], start)
-        return True
+            return
+        possible = max(self._possible(other, start)[0] for other in here.values())
+        if possible > start:
+            heapq.heappush(self.candidates, (possible, task.number))
+            return
+        for other in here.values():
+            self._begin(other, start)
 
     # -- starting ----------------------------------------------------------------------------------------------
 
@@ -208,11 +239,19 @@ class Scheduler:
             self._compute(core, task, span)
         if task.meeting is not None and task.transfer is None:
             span.done += self.constants.core_meeting.value
-        queue = self.queues[task.queue]
-        if queue:
-            self._consider(queue.popleft())
+            self._end_waiting(core, task)
+        line = self.queues[task.queue]
+        line.open -= 1
+        self._fill(line)
         for number in self.waiting.pop(task.number, ()):
             self._consider(number)
+
+    def _end_waiting(self, core: CoreState, task: Task) -> None:
+        """The engine of a meeting that has begun takes on what was left with it in the meantime."""
+        del core.waiting[task.queue.engine]
+        left = self.parked.get((task.core, task.queue.engine))
+        if left is not None and left.tasks:
+            self._wake_by(left, core.free[task.queue.engine])
 
     def _compute(self, core: CoreState, task: Task, span: Span) -> None:
         engine = task.queue.engine

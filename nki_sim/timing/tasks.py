@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,7 @@ class Task:
         "number",
         "queue",
         "record",
+        "stretch",
         "stream",
         "transfer",
         "waits",
@@ -50,6 +52,7 @@ class Task:
         self.fast = False  # a fast mode of the Vector Engine
         self.transfer: Transfer | None = None
         self.meeting: int | None = None  # number of the meeting of the cores, if it is one
+        self.stretch = 0  # of the program, between the edges of device loops' iterations
 
 
 class Cost(NamedTuple):
@@ -135,15 +138,20 @@ def _of_core(core: Core, first: int, costs: Costs, transfers: Transfers, ordered
     lines = [engines[r.engine] if r.engine != "dma" else queue_of(r, core.index, transfers.dge) for r in records]
     hazards = Hazards(core, lines, ordered, costs.mechanisms)
     tasks: list[Task] = []
-    meetings = 0
+    meetings: list[int] = []
     kept = {} if ordered else _kept_in_order(core, lines)
+    edges = sorted({edge for loop in core.trace.loops for iteration in loop.iterations for edge in iteration})
     for step, (record, queue) in enumerate(zip(records, lines, strict=True)):
         waits = [(first + other, why) for other, why in hazards.waits(step).items()]
         if step in kept:
             waits.append((first + kept[step], Wait.ORDER))
+        if record.instruction.meets and meetings:
+            waits.append((meetings[-1], Wait.MEETING))
         task = Task(first + step, core.index, record, queue, waits)
+        task.stretch = bisect_right(edges, step)
         if record.instruction.meets:
-            task.meeting, meetings = meetings, meetings + 1
+            task.meeting = len(meetings)
+            meetings.append(task.number)
         if record.engine == "dma":
             task.transfer = transfers.of(record)
         else:
