@@ -59,7 +59,7 @@ app = typer.Typer(
 class Options:
     """What all of the subcommands take."""
 
-    target: str
+    target: str | None
     grid: int | None
     order: Any
     dge: str | None
@@ -79,9 +79,12 @@ class Options:
         }
 
 
-Target = Annotated[str, choice("trn1", "trn2", "trn3", help="The chip.")]
+Target = Annotated[
+    Optional[str],  # noqa: UP045  # typer reads it at run time
+    choice("trn1", "trn2", "trn3", help="The chip; default: NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 if unset."),
+]
 Grid = Annotated[
-    Optional[int],  # noqa: UP045  # typer reads it at run time
+    Optional[int],  # noqa: UP045
     typer.Option(help="Physical cores, 1 or 2; default: NEURON_LOGICAL_NC_CONFIG, or 1 if unset.", min=1, max=2),
 ]
 Order = Annotated[str, choice("list", "program", help="A compiler's list scheduling, or program order.")]
@@ -104,7 +107,7 @@ def attention(
     heads: Size = 12,
     head_dim: Size = 64,
     dtype: Dtype = "bfloat16",
-    target: Target = "trn2",
+    target: Target = None,
     grid: Grid = None,
     order: Order = DEFAULT_ORDER,
     dge: Dge = None,
@@ -124,7 +127,7 @@ def mlp(
     hidden: Size = 768,
     intermediate: Size = 3072,
     dtype: Dtype = "bfloat16",
-    target: Target = "trn2",
+    target: Target = None,
     grid: Grid = None,
     order: Order = DEFAULT_ORDER,
     dge: Dge = None,
@@ -143,7 +146,7 @@ def layer_norm(
     tokens: Size = 3152,
     channels: Size = 768,
     dtype: Dtype = "bfloat16",
-    target: Target = "trn2",
+    target: Target = None,
     grid: Grid = None,
     order: Order = DEFAULT_ORDER,
     dge: Dge = None,
@@ -167,7 +170,7 @@ def kernel(
     trip_counts: Annotated[
         str, typer.Option(help="How often loops run whose bounds are data, by the name of the body: 'body=8'.")
     ] = "",
-    target: Target = "trn2",
+    target: Target = None,
     grid: Grid = None,
     order: Order = DEFAULT_ORDER,
     dge: Dge = None,

@@ -19,7 +19,7 @@ def profile(
     kernel: Kernel | Callable[..., Any],
     *args: Any,
     grid: int | tuple[int] | None = None,
-    target: str = "trn2",
+    target: str | None = None,
     execute: bool = True,
     order: Order = DEFAULT_ORDER,
     capacity: Literal["raise", "warn"] = "raise",
@@ -31,7 +31,7 @@ def profile(
     """Runs a kernel and times it on the model of one generation. Every figure of the result is *simulated*.
 
     args, kwargs: the kernel's own arguments. grid: physical cores, as in ``kernel[grid](...)``.
-    target: "trn1", "trn2" or "trn3".
+    target: "trn1", "trn2" or "trn3"; None is NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 if unset, as in a call.
     execute: False leaves the arithmetic out; the time stays the same.
     order: "list", as a compiler's scheduler, each queue takes the earliest ready instruction within a window next;
         "program", it keeps program order.

@@ -107,6 +107,14 @@ def test_every_generation_has_constants_with_unit_and_source(target: str) -> Non
     assert run(micro.load_use_store, X, target=target).target == target
 
 
+def test_the_generation_of_a_call_is_the_one_that_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    assert run(micro.load_use_store, X).target == "trn1"
+    assert run(micro.load_use_store, X, target="trn3").target == "trn3"
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE")
+    assert run(micro.load_use_store, X).target == "trn2"
+
+
 def test_an_unknown_option_is_refused() -> None:
     for option, allowed in (("order", "'program', 'list'"), ("capacity", "'raise', 'warn'"), ("dge", "None, 'none'")):
         with pytest.raises(ValueError, match=f"got {option}='x'; allowed: {allowed}"):
