@@ -71,7 +71,7 @@ class Inputs:
         dense = np.ascontiguousarray(array).reshape(shape).astype(dtypes.storage(dtype), copy=False)
         allocation = Allocation(self.region, shape, dtype, name, (name, 0))
         check_fits(allocation, self.machine.target, self.machine.overflow_warns)
-        tensor = NkiTensor(shape, dtype, Storage(allocation, contents=dense), self.region, name)
+        tensor = NkiTensor(shape, dtype, Storage(allocation, dense, self.machine.owner), self.region, name)
         self._seen[id(value)] = value, tensor
         if not np.shares_memory(dense, array) and array.flags.writeable:
             self._copies.append((array, tensor))
@@ -116,6 +116,9 @@ def returned_arrays(value: Any, inputs: Inputs, kernel: str, site: tuple[str, in
     if value.buffer is not MemoryRegion.shared_hbm and id(value.storage) not in inputs.storages:
         given = f"a returned tensor in {value.buffer.name}, allocated at {where(value.storage.allocation.site)}"
         raise IllegalInstruction(refusal(kernel, given, allowed, remedy))
+    if value.storage.owner not in (inputs.machine.owner, *[core.owner for core in inputs.machine.cores]):
+        given = f"a returned tensor of another launch, allocated at {where(value.storage.allocation.site)}"
+        raise IllegalInstruction(refusal(kernel, given, "tensors of this launch", "pass it as an argument"))
     scope = value.storage.allocation.scope
     if scope is not None and settings.at_least("0.7"):
         given = f"a returned tensor allocated in a loop body at {where(value.storage.allocation.site)}"

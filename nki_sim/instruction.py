@@ -32,7 +32,7 @@ from .checking import Call, Plan, Rule, check, extend_key, hashable
 from .contents import memory_of, operand_value, store
 from .errors import GONE, IllegalInstruction, OutOfBounds, refusal, source_site, where
 from .machine import Core, current_core
-from .memory import Allocation, MemoryRegion
+from .memory import Allocation, MemoryRegion, Storage
 from .operands import Form, Limit, OneOf, Operand
 from .operators import Alias
 from .settings import settings
@@ -267,6 +267,9 @@ class Instruction:
         for name, operand in operands.items():
             value = arguments[name]
             if type(value) is NkiTensor or isinstance(value, NkiTensor):
+                owner = value.storage.owner
+                if owner is not core.owner and owner is not core.launch.owner:
+                    self._not_its_own(core, name, value.storage)
                 access = value.access()
                 access.allocation.used(now, operand.is_written)
                 if access.allocation.scope is not None and access.allocation.scope not in core.scopes:
@@ -282,6 +285,8 @@ class Instruction:
                     source = value.index
                 access.moving = source is not None
                 if isinstance(source, NkiTensor):
+                    if source.storage.owner is not core.owner and source.storage.owner is not core.launch.owner:
+                        self._not_its_own(core, f"{name} index", source.storage)
                     reads[f"{name} index"] = source.access()
                     source.storage.allocation.used(now, False)
             elif value is not None:
@@ -289,6 +294,17 @@ class Instruction:
         record = Record(self, plan.engine, reads, writes, plan.sizes, values, source_site(), core.target.number)
         core.trace.records.append(record)
         return record
+
+    def _not_its_own(self, core: Core, name: str, storage: Storage) -> None:
+        """A tensor that Python kept from another launch, or passed to the other core: the device has none of either."""
+        if storage.owner is None:
+            return  # made outside of launches, by whoever knows what it does
+        there = [other for other in core.launch.cores if other.owner is storage.owner]
+        of = f"core {there[0].index} of this launch" if there else "another launch"
+        given = f"{name}, a tensor of {of}, allocated at {where(storage.allocation.site)}"
+        remedy = "exchange it by nisa.sendrecv or in nl.shared_hbm" if there else "pass it as an argument"
+        allowed = f"tensors of core {core.index}" if there else "tensors of this launch"
+        raise IllegalInstruction(refusal(self.name, given, allowed, remedy))
 
     def _left_its_loop(self, name: str, allocation: Allocation) -> None:
         """A tensor of a loop body that is used after its iteration: the device has one body, and it has ended."""

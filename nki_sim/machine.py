@@ -12,7 +12,7 @@ import numpy as np
 from . import dtypes
 from .compiler import Options
 from .errors import IllegalInstruction, refusal, where
-from .memory import MemoryRegion, OnChipMemory, Storage, check_fits, new_allocation
+from .memory import MemoryRegion, OnChipMemory, Owner, Storage, check_fits, new_allocation
 from .settings import settings
 from .trace import Trace
 
@@ -41,6 +41,7 @@ class Launch:
         self.overflow_warns = overflow_warns
         self.name, self.target, self.bracket, self.execute = name, target, bracket, execute
         self.nki_version = settings.nki_version
+        self.owner = Owner()
         self.shared: list[Storage] = []
         self.plans = _plans_of(target, settings.nki_version, cores)
         self.cores = [Core(self, index) for index in range(cores)]
@@ -99,6 +100,7 @@ class Core:
     def __init__(self, launch: Launch, index: int) -> None:
         self.launch, self.index = launch, index
         self.trace = Trace()
+        self.owner = Owner(self.trace)
         self.sbuf = OnChipMemory(MemoryRegion.sbuf, launch.target, launch.overflow_warns)
         self.psum = OnChipMemory(MemoryRegion.psum, launch.target, launch.overflow_warns)
         self.shared_count = 0
@@ -133,14 +135,14 @@ class Core:
             (self.sbuf if region is MemoryRegion.sbuf else self.psum).add(allocation)
         else:
             check_fits(allocation, self.target, self.launch.overflow_warns)
-        return self.launch.tracked(Storage(allocation, clock=self.trace))
+        return self.launch.tracked(Storage(allocation, owner=self.owner))
 
     def _allocate_shared(self, allocation: Any) -> Storage:
         ordinal = self.shared_count
         self.shared_count += 1
         check_fits(allocation, self.target, self.launch.overflow_warns)
         if ordinal == len(self.launch.shared):
-            self.launch.shared.append(self.launch.tracked(Storage(allocation)))
+            self.launch.shared.append(self.launch.tracked(Storage(allocation, owner=self.launch.owner)))
             return self.launch.shared[-1]
         storage = self.launch.shared[ordinal]
         other = storage.allocation

@@ -104,15 +104,22 @@ class Allocation:
         return f"{self.name or 'tensor'} {shape} {self.dtype} = {self.row_bytes:,} bytes ({where(self.site)})"
 
 
+@dataclass(frozen=True, eq=False)
+class Owner:
+    """Who may use a tensor: one core, or every core of a launch. `clock` is as long as it is late: a core's trace."""
+
+    clock: Sized | None = None
+
+
 class Storage:
     """The contents of one allocation as flat bytes, made when first touched and filled with the sentinel."""
 
-    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "clock", "written")
+    __slots__ = ("__weakref__", "_bytes", "accumulation", "allocation", "owner", "written")
 
     def __init__(
-        self, allocation: Allocation, contents: np.ndarray[Any, Any] | None = None, clock: Sized | None = None
+        self, allocation: Allocation, contents: np.ndarray[Any, Any] | None = None, owner: Owner | None = None
     ) -> None:
-        self.allocation, self.clock = allocation, clock  # the clock is as long as it is late: a core's trace
+        self.allocation, self.owner = allocation, owner
         self._bytes = None if contents is None else contents.reshape(-1).view(np.uint8)
         self.written = 0  # how often an instruction has written here
         self.accumulation: Accumulation | None = None  # PSUM: what matmuls have written since the allocation
@@ -132,8 +139,8 @@ class Storage:
             self._bytes = self.bytes.copy()
 
     def __del__(self) -> None:
-        if self.clock is not None:
-            self.allocation.dropped = len(self.clock)
+        if self.owner is not None and self.owner.clock is not None:
+            self.allocation.dropped = len(self.owner.clock)
 
 
 def overflow(text: str, site: tuple[str, int], warns: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +11,12 @@ from .machine import Launch
 
 Observer = Callable[[Launch], None]
 _observers: list[Observer] = []
+_here = threading.local()  # .muted: nobody is told of this thread's launches
 
 
 @contextmanager
 def observe(observer: Observer) -> Iterator[None]:
-    """Calls `observer` with every launch that ends well inside the block."""
+    """Calls `observer` with every launch that ends well inside the block, whichever thread makes it."""
     _observers.append(observer)
     try:
         yield
@@ -24,13 +26,13 @@ def observe(observer: Observer) -> Iterator[None]:
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Nobody is told of the launches inside the block."""
-    held = list(_observers)
-    _observers.clear()
+    """Nobody is told of the launches that this thread makes inside the block."""
+    before = getattr(_here, "muted", False)
+    _here.muted = True
     try:
         yield
     finally:
-        _observers.extend(held)
+        _here.muted = before
 
 
 @contextmanager
@@ -47,5 +49,6 @@ def count_launches() -> Iterator[Counter[str]]:
 
 
 def tell(launch: Launch) -> None:
-    for observer in _observers:
+    """Tells those who observe now, also those who stop to while they are told."""
+    for observer in () if getattr(_here, "muted", False) else tuple(_observers):
         observer(launch)

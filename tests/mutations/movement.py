@@ -8,6 +8,7 @@ MEMORY, OPERANDS, UNINITIALIZED, COSTS = (
     f"nki_sim/{name}.py" for name in ("memory", "operands", "uninitialized", "costs")
 )
 OVERLAP, TURNS = "nki_sim/overlap.py", "nki_sim/turns.py"
+INSTRUCTION, OBSERVERS = "nki_sim/instruction.py", "nki_sim/observers.py"
 DMA = "nki_sim/isa/dma.py"
 TRANSPOSE = "nki_sim/isa/dma_transpose.py"
 COMPUTE = "nki_sim/isa/dma_compute.py"
@@ -27,6 +28,7 @@ _gpsimd, _gathers, _mx = conformance("gpsimd_engine"), conformance("gpsimd_indir
 _exchange, _random, _views = conformance("exchange"), conformance("random"), conformance("views")
 _registers, _loops, _tensor = conformance("registers"), conformance("loops"), conformance("tensor_engine")
 _memory, _overlap = ("tests/nki_sim/test_core_memory.py",), ("tests/nki_sim/test_overlap.py",)
+_between = ("tests/nki_sim/test_core_between_launches.py",)
 _unwritten, _costs = ("tests/nki_sim/test_uninitialized.py",), ("tests/timing/test_costs.py",)
 
 ROWS: tuple[Mutation, ...] = (
@@ -44,6 +46,15 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(MEMORY, "(last + 1, False, allocation)", "(last, False, allocation)", "a tile dies too early", _memory),
     Mutation(MEMORY, "== (0 if sign > 0 else 1)", ">= 0", "overlapping addresses count twice", _memory),
     Mutation(MEMORY, "        self.depth[inside] += sign", "        pass", "tiles forget who lies over them", _memory),
+    Mutation(
+        INSTRUCTION,
+        "if owner is not core.owner and owner",
+        "if owner and False and owner",
+        "tiles outlive launches",
+        _between,
+    ),
+    Mutation(OBSERVERS, "    _here.muted = True", "    pass", "who is unobserved is observed", _between),
+    Mutation(OBSERVERS, "else tuple(_observers)", "else _observers", "an observer hides the next one", _between),
     Mutation(OVERLAP, "len(there) > 1", "False", "tiles in one place share no bytes", _overlap),
     Mutation(OVERLAP, "shared |= {place, other}", "pass", "tiles that overlap in part are missed", _overlap),
     Mutation(OVERLAP, "return math.gcd(*sizes, ", "return math.gcd(", "overlaps smaller than a number", _overlap),
