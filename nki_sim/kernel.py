@@ -75,9 +75,9 @@ class Kernel:
         if core is not None:
             self._check_nested(core.launch.options)
             return self.func(*args, **kwargs)
-        arguments = self.bound(args, kwargs)
-        device = frameworks.device_bridge([*arguments.values()])
         try:
+            arguments = self.bound(args, kwargs)
+            device = frameworks.device_bridge([*arguments.values()])
             if device is not None:
                 self.debugging.check_device(self.name)
                 return device.call(self, arguments, self.cores)
@@ -88,10 +88,13 @@ class Kernel:
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, with defaults. TypeError for what the signature does not take."""
+        signature = inspect.signature(self.func)
         try:
-            bound = inspect.signature(self.func).bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}() {error}") from None
+            plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            form = signature.replace(parameters=plain, return_annotation=signature.empty)
+            raise TypeError(f"{self.name}() {error}; allowed: {self.name}{form}  ({where()})") from None
         bound.apply_defaults()
         return dict(bound.arguments)
 

@@ -46,9 +46,11 @@ def _place(address: Any) -> tuple[int, int] | None:
     """(first partition, byte offset), or None for wherever there is room."""
     if address is None:
         return None
+    allowed = "(first partition, byte offset in it), both at least 0"
+    if not isinstance(address, (tuple, list)):
+        raise TypeError(refusal("ndarray", f"address={address!r}", allowed))
     numbers = integers("ndarray", "address", address)
     if len(numbers) != 2 or min(numbers) < 0:
-        allowed = "(first partition, byte offset in it), both at least 0"
         raise IllegalInstruction(refusal("ndarray", f"address={address!r}", allowed))
     return numbers[0], numbers[1]
 

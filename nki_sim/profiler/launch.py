@@ -49,11 +49,11 @@ def profile(
     if not isinstance(kernel, Kernel):
         name = getattr(kernel, "__name__", repr(kernel))
         raise TypeError(f"profile: got {name}, which is no kernel; allowed: a kernel; decorate it with @nki.jit")
-    arguments = kernel.bound(args, kwargs)
-    if grid is not None:
-        kernel = kernel[grid]
     options: dict[str, Any] = {"trip_counts": trip_counts, "overflow_warns": capacity == "warn"}
     try:
+        arguments = kernel.bound(args, kwargs)
+        if grid is not None:
+            kernel = kernel[grid]
         machine, outputs = launch(kernel, arguments, kernel.cores, generation(target), execute, **options)
     except Exception as error:
         from_the_kernels_line(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,9 @@ ERRORS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("number_as_operand", lambda x, t: nisa.tensor_tensor(t, t, 2.0, nl.add), "type float; .* use nisa.tensor_scalar"),
     ("slice", lambda x, t: nl.fori_loop(0, 2, lambda i: nl.load(x[i : i + 1])), r"an index .*: slice with nl\.ds\("),
     ("word", lambda x, t: nisa.tensor_scalar(t, t, nl.add, "two"), "of type str; allowed: a tensor or a number  "),
+    ("function", lambda x, t: nisa.tensor_tensor(t, t, t, nl.divide), r"op=nl\.divide, a function; .*call"),
+    ("activation", lambda x, t: nisa.tensor_scalar(t, t, nl.exp, 1.0), r"nl\.exp; .*; compute it with nisa\.act"),
+    ("address", lambda x, t: nl.ndarray((2, 3), nl.float32, address=64), r"got address=64; allowed: \(first parti"),
     ("numpy_operator", lambda x, t: nisa.tensor_scalar(t, t, np.add, 1.0), "operator of nki.language such as nl.add"),
 ]  # fmt: skip
 
@@ -91,6 +95,16 @@ def test_a_first_attempt_is_answered(write: Callable[[Any, Any], Any], words: st
 def test_a_name_that_was_meant_is_found(name: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; did you mean .*{meant}"):
         getattr(nl, name)
+
+
+def test_arguments_that_a_kernel_lacks_are_answered_at_the_call() -> None:
+    def kernel(x: Any, w: nl.NkiTensor, *, eps: float = 1e-6) -> Any:
+        return x
+
+    for launch in (nki.jit(kernel), lambda *args: nki_sim.profile(nki.jit(kernel), *args)):
+        with pytest.raises(TypeError, match=r"'w'; allowed: kernel\(x, w, \*, eps=1e-06\)  \(test_first_") as caught:
+            launch(X)
+        assert caught.traceback[-1].path == Path(__file__)
 
 
 def test_only_functions_are_kernels() -> None:

@@ -61,7 +61,12 @@ def arithmetic_or_bits(*names: str, binary: bool = False) -> Rule:
 
 def _is_operator(call: Call, name: str, op: Any, binary: bool) -> None:
     if not isinstance(op, Operator) or (op.binary is None and op.unary is None) or op.name == "bypass":
-        raise call.refuse(f"{name}={op!r}", "an arithmetic or bit operator of nki.language such as nl.add")
+        given, remedy = repr(op), ""
+        if getattr(op, "__module__", "").startswith("nki_sim.language"):
+            given, remedy = f"nl.{op.__name__}, a function", f"call it: nl.{op.__name__}(...)"
+        elif isinstance(op, Operator) and op.activation is not None:
+            remedy = "compute it with nisa.activation"
+        raise call.refuse(f"{name}={given}", "an arithmetic or bit operator of nki.language such as nl.add", remedy)
     if binary and op.binary is None:
         raise call.refuse(f"{name}={op!r}, of one operand", "operators of two operands", "use tensor_scalar")
     if call.target.number < op.since:

@@ -154,7 +154,7 @@ KINDS = [
     ("keepdims_mean", lambda t: nl.mean(t, 2, None, None), "nl.mean: got keepdims=None; allowed: True or False"),
     ("transpose_x", lambda t: nl.matmul(t, t, t), "nl.matmul: got transpose_x=NkiTensor.*; allowed: True or False"),
     ("name_kind", lambda t: nl.ndarray((4, 6), "float32", name=3), "ndarray: got name=3; allowed: a string"),
-    ("address_kind", lambda t: nl.ndarray((4, 6), "float32", address=8), "ndarray: got address=8; allowed: a tuple"),
+    ("address_kind", lambda t: nl.ndarray((4, 6), "float32", address=8), "ndarray: got address=8; allowed: .first"),
     ("program", lambda t: nl.program_id("x"), r"program_id: got axis\[0\]='x'; allowed: an int"),
     ("programs", lambda t: nl.num_programs(np.ones(2)), r"num_programs: got axis\[0\]=array"),
     ("is_sbuf", lambda t: nl.is_sbuf(t), r"nl.is_sbuf: got buffer=NkiTensor.*nl.sbuf, .*; pass its .buffer"),
