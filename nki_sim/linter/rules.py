@@ -182,6 +182,8 @@ _TABLE = [
          "compute it in a (1, 1) tile and load that, or take it with nisa.scalar_load", "documented: VirtualRegister"),
     Rule("tensor-value", BOTH, "{use} on the contents of a tensor, which are known on the device only",
          "select with tensor_copy_predicated, or decide by an argument", GUIDE),
+    Rule("operator", BOTH, "Python's {symbol} on a tensor", "write nl.{function}(...), or an instruction of nki.isa",
+         "assumed: no page shows a tensor with one"),
     Rule("traced-once", TRACER, "the body of a device loop changes a Python object, but is traced once",
          "keep the state in a tensor that was allocated before the loop", "documented: fori_loop", _traced_once),
     Rule("grid", BOTH, "[{cores}] where the logical core has {setting} (NCC_EVRF066)",

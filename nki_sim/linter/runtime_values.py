@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
+from ..opaque import OPERATORS
 from .findings import Finding
 from .reach import FUNCTIONS, Reached
 from .rules import RULES
@@ -24,6 +25,15 @@ MAKES_TENSOR = frozenset(
 )
 VIEWS = frozenset({"ap", "reshape", "permute", "slice", "select", "view", "rearrange", "broadcast", "expand_dim"})
 TENSOR_ATTRIBUTES = frozenset({"shape", "dtype", "buffer", "ap", "strides"})
+METHODS = {  # of Python's operators, where they are not called as the class of their node
+    ast.Div: "truediv",
+    ast.Mult: "mul",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.USub: "neg",
+}
 LOOKS = ("bool", "int", "float", "range", "min", "max", "sorted")
 
 
@@ -110,8 +120,9 @@ class _Flow:
         if node.value is None:
             return
         self.expression(node.value, known)
-        if isinstance(node, ast.AugAssign):
-            return  # x += y leaves x what it was
+        if isinstance(node, ast.AugAssign):  # x += y leaves x what it was
+            self.operator(node, node.op, [node.target, node.value], known)
+            return
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
             values = node.value.elts if isinstance(node.value, ast.Tuple) else []
@@ -147,6 +158,7 @@ class _Flow:
                 operands = [part.left, part.right] if isinstance(part, ast.BinOp) else [part.operand]
                 if "virtual" in [self.kind(operand, known) for operand in operands]:
                     self.report(part, "virtual", "arithmetic", "arithmetic")
+                self.operator(part, part.op, operands, known)
             elif isinstance(part, ast.comprehension):
                 for test in part.ifs:
                     self.decision(test, "if", known)
@@ -160,6 +172,15 @@ class _Flow:
             elif isinstance(part, ast.Call) and self.dotted(part.func) in MAKES_TENSOR:
                 for extent in part.args[0].elts if part.args and isinstance(part.args[0], ast.Tuple) else ():
                     self.report(extent, self.kind(extent, known), "a shape", "number")
+
+    def operator(self, node: ast.AST, op: ast.AST, operands: list[ast.expr], known: Known) -> None:
+        """Reports Python's arithmetic on a tensor. A string's % only prints it."""
+        name = METHODS.get(type(op), type(op).__name__.lower())
+        is_text = isinstance(operands[0], (ast.JoinedStr, ast.Constant)) and not _is_number(operands[0])
+        if name in OPERATORS and not is_text and "tensor" in [self.kind(operand, known) for operand in operands]:
+            symbol, function = OPERATORS[name]
+            found = Finding.at(RULES["operator"], self.piece, node, symbol=symbol, function=function)
+            self.found.setdefault((operands[0].lineno, operands[0].col_offset), found)
 
     def decision(self, test: ast.expr, use: str, known: Known) -> None:
         if isinstance(test, ast.BoolOp):
@@ -220,6 +241,10 @@ class _Flow:
 
     def dotted(self, node: ast.AST) -> str | None:
         return self.piece.dotted(node)
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
 def _described_as_tensors(function: ast.AST) -> set[str]:

@@ -295,6 +295,24 @@ VALUES = [
         body("t = nl.load(x)\nif t != None:\n    pass"),
         elsewhere=False,
     ),
+    Row(
+        "operator",
+        "0.7",
+        body("t = nl.load(x)\ny = 2.0 * t[0:1]  # <-"),
+        body("t = nl.load(x)\ny = '%s' % t"),
+        elsewhere=False,
+    ),
+    Row(
+        "operator", "0.6", body("t = nl.load(x)\nt += t  # <-"), body("t = nl.load(x)\nn = 1\nn += 2"), elsewhere=False
+    ),
+    Row("operator", "0.7", body("t = nl.load(x)\nu = -t  # <-"), body("t = nl.load(x)\nu = [t] * 2"), elsewhere=False),
+    Row(
+        "operator",
+        "0.7",
+        body("t = nl.load(x)\nfor i in y:\n    t = t / y  # <-"),
+        body("t = nl.load(x)\nfor i in y:\n    u = x.shape[0] / t.shape[0]"),
+        elsewhere=False,
+    ),
     Row(  # an argument may be None, so its truth asks whether there is a tensor; what it holds is another question
         "tensor-value",
         "0.7",
