@@ -150,8 +150,10 @@ class Instruction:
         elif core.launch.execute:
             self._execute(core, arguments, plan)
         turns = core.launch.turns
-        if turns is not None and any(a.region is MemoryRegion.shared_hbm for a in record.writes.values()):
-            turns.has_written(core.index)
+        if turns is not None:
+            turns.go_on(core.index)
+            if any(a.region is MemoryRegion.shared_hbm for a in record.writes.values()):
+                turns.has_written(core.index)
         return NkiInstruction(record, tuple(core.scopes))
 
     # -- arguments ---------------------------------------------------------------------------------------------

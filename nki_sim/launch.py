@@ -155,12 +155,17 @@ def _run_cores(kernel: Kernel, machine: Launch, inputs: Inputs, arguments: dict[
             turns.finish(core.index, failed)
 
     threads = [
-        threading.Thread(target=work, args=(core,), name=f"{kernel.name} core {core.index}") for core in machine.cores
+        threading.Thread(target=work, args=(core,), name=f"{kernel.name} core {core.index}", daemon=True)
+        for core in machine.cores
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:  # Ctrl-C comes to this thread alone
+        turns.stop()
+        raise
     if failures:
         raise next((error for error in failures if not isinstance(error, Abandoned)), failures[0])
     return results[0]

@@ -41,6 +41,17 @@ class Turns:
             self._failed = self._failed or failed
             self._pass_turn()
 
+    def stop(self) -> None:
+        """Gives the launch up: every core stops at its next instruction."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
+    def go_on(self, core: int) -> None:
+        """Called by every instruction. Raises Abandoned when the launch was given up."""
+        if self._failed:
+            self._raise_if_failed(core)
+
     def has_written(self, core: int) -> None:
         """Called after a write to shared memory: lets a core go on that has written less often, or is next in line."""
         with self._changed:
@@ -107,7 +118,7 @@ class Turns:
 
     def _raise_if_failed(self, core: int) -> None:
         if self._failed:
-            raise Abandoned(f"core {core} stops because the other core failed")
+            raise Abandoned(f"core {core} stops because the other core failed or the launch was interrupted")
 
 
 def _named(tag: Any) -> str:

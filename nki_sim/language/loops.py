@@ -21,6 +21,7 @@ from ..settings import settings
 from ..trace import Loop
 
 Body = Callable[[Any], Any]
+MANY_TRIPS = 10_000  # of a while_loop, after which it is warned that it may never end
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Body, step: int = 1) -> None:
@@ -45,7 +46,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Body, step: int = 1) -> None:
 
 
 def while_loop(init: Any, body_fun: Body) -> None:
-    """Runs ``r = body_fun(r)`` on the device while the register r is not zero, testing before each iteration."""
+    """Runs ``r = body_fun(r)`` on the device while the register r is not zero, testing before each iteration.
+
+    Warns once when it has run MANY_TRIPS times: on the device nothing would.
+    """
     loop = _Running("while_loop", body_fun)
     condition = _condition("init", init)
     for _ in loop.trips() if not loop.core.launch.execute else iter(int, 1):
@@ -54,6 +58,8 @@ def while_loop(init: Any, body_fun: Body) -> None:
         with loop.iteration():
             returned = body_fun(VirtualRegister(condition.state))
         condition = _condition("the value the body returned", returned)
+        if len(loop.record.iterations) == MANY_TRIPS and condition.state:
+            loop.warn_of_many_trips(condition)
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
@@ -121,6 +127,13 @@ class _Running:
 
     def iteration(self) -> _Iteration:
         return _Iteration(self)
+
+    def warn_of_many_trips(self, condition: VirtualRegister) -> None:
+        """Says that a loop may never end: the simulator would only stand still, and run out of memory."""
+        given = f"{self.name} running {MANY_TRIPS:,} times, and its condition is still {condition.state}"
+        remedy = "load what it returns anew in every iteration"
+        text = refusal(f"nl.{self.kind}", given, "bodies that return 0 at some time", remedy, self.record.site)
+        warnings.warn_explicit(text, UserWarning, *self.record.site)
 
     def check_state(self) -> None:
         """Warns once when the body has changed something in Python: the device's compiler runs it a single time."""

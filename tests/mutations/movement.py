@@ -67,6 +67,7 @@ ROWS: tuple[Mutation, ...] = (
         _dma,
     ),
     # -- the pace of two cores
+    Mutation(LOOPS, "== MANY_TRIPS and condition.state", "== 0", "endless loops are silent", _loops),
     Mutation(TURNS, "self._written[core] += 1", "pass", "cores do not keep pace", _exchange),
     Mutation(TURNS, "(self._written[c], c) < ahead", "False", "no core waits for the other's write", _exchange),
     Mutation(TURNS, "        self._written = [0] * self._cores\n", "", "the pace goes on after a meeting", _exchange),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack
 from typing import Any
@@ -128,3 +130,41 @@ def test_an_observer_may_take_itself_away_while_it_is_told() -> None:
             doubled(np.ones((4, 8), np.float32))
     doubled(np.ones((4, 8), np.float32))
     assert heard == ["doubled", "last"]
+
+
+INTERRUPTED = """
+import os, signal, threading
+import numpy as np
+import nki_sim
+
+nki_sim.install()
+import nki, nki.isa as nisa, nki.language as nl
+
+@nki.jit
+def endless(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.core_barrier(out, (0, 1))
+    if nl.program_id(0) == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    flag = nl.ndarray((1, 1), nl.int32, buffer=nl.sbuf)
+
+    def again(condition):
+        nisa.memset(flag, 1)
+        return condition
+
+    nl.while_loop(nisa.register_alloc(1), again)
+    return out
+
+try:
+    endless[2](np.ones((4, 8), np.float32))
+except KeyboardInterrupt:
+    for thread in threading.enumerate():
+        if "core" in thread.name:
+            thread.join()
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_ends_both_cores() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "interrupted\n"

@@ -17,6 +17,7 @@ nki_sim.install()
 import nki.isa as nisa  # noqa: E402
 import nki.language as nl  # noqa: E402
 
+from nki_sim.language.loops import MANY_TRIPS  # noqa: E402
 from nki_sim.registers import NkiScalar, VirtualRegister  # noqa: E402
 
 from .inside import contents, inside, launched  # noqa: E402
@@ -272,6 +273,30 @@ def test_dynamic_range_refuses_the_same() -> None:
     ):
         with pytest.warns(DeprecationWarning, match="fori_loop"), pytest.raises(kind, match=message):
             inside(call, nki="0.6")
+
+
+class Enough(Exception):
+    """Ends a loop that would not end by itself."""
+
+
+@pytest.mark.parametrize(("trips", "warned"), [(MANY_TRIPS - 1, []), (MANY_TRIPS + 5, ["again"])])
+def test_a_while_loop_that_does_not_end_is_warned_of_once(trips: int, warned: list[str]) -> None:
+    left = iter(range(trips))
+
+    def again(condition: Any) -> Any:
+        if next(left, None) is None:
+            raise Enough
+        return condition
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(Enough):
+            inside(lambda: nl.while_loop(register(7), again))
+    found = [str(w.message) for w in caught if "times" in str(w.message)]
+    assert len(found) == len(warned)
+    for message, name in zip(found, warned, strict=True):
+        assert f"{name} running 10,000 times, and its condition is still 7; allowed: bodies that return 0" in message
+        assert "test_loops.py:" in message
 
 
 def test_a_64_bit_scalar_bounds_no_loop() -> None:
