@@ -401,8 +401,8 @@ class NkiTensor(View):
         assert self.indirection is not None
         start, stride = int(self.index_values()[0]), self.indirection.stride
         if not 0 <= start < self.indirection.extent:
-            allowed = f"0..{self.indirection.extent - 1}"
-            raise OutOfBounds(refusal("run-time index", str(start), allowed, "or oob_mode.skip where the op has it"))
+            given, allowed = f"{start} for {self!r}", f"0..{self.indirection.extent - 1}"
+            raise OutOfBounds(refusal("run-time index", given, allowed, "or oob_mode.skip where the op has it"))
         return self.at(start * stride)
 
     def at(self, shift: int) -> NkiTensor:

@@ -47,8 +47,9 @@ def profile(
     _one_of("capacity", capacity, ("raise", "warn"))
     _one_of("dge", dge, (None, *MODES))
     if not isinstance(kernel, Kernel):
-        name = getattr(kernel, "__name__", repr(kernel))
-        raise TypeError(f"profile: got {name}, which is no kernel; allowed: a kernel; decorate it with @nki.jit")
+        name = getattr(kernel, "__name__", f"a value of type {type(kernel).__name__}")
+        allowed = "a kernel, and then its arguments; decorate it with @nki.jit"
+        raise TypeError(f"profile: got {name}, which is no kernel; allowed: {allowed}")
     options: dict[str, Any] = {"trip_counts": trip_counts, "overflow_warns": capacity == "warn"}
     try:
         arguments = kernel.bound(args, kwargs)

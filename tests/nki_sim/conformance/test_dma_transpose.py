@@ -106,7 +106,7 @@ def test_run_time_start_outside_is_skipped() -> None:
         return transposed(tensor.select(0, loaded(index)), (6, 5), fill=7, oob_mode=skip)
 
     assert (inside(body, x, np.int32([[4]])) == 7).all()
-    with pytest.raises(IndexError, match="run-time index: got 4; allowed: 0..3"):
+    with pytest.raises(IndexError, match="run-time index: got 4 for .*; allowed: 0..3"):
         inside(lambda t, i: transposed(t.select(0, loaded(i)), (6, 5)), x, np.int32([[4]]))
 
 
