@@ -47,6 +47,15 @@ UNARY = ("neg", "invert", "abs")
 DECIDE = "use nl.where, a predicated copy or nl.while_loop"
 
 
+def in_place_of_attribute(name: str) -> str:
+    """What to write instead of an attribute that no tensor has; "" where nothing is known."""
+    near = difflib.get_close_matches(name, VIEWS, 1)
+    remedy = METHODS.get(name) or (f"did you mean .{near[0]}?" if near else "")
+    if not remedy and hasattr(sys.modules.get("nki.language"), name):
+        remedy = f"write nl.{name}(...)"
+    return remedy
+
+
 class Opaque(NKIObject):
     """Python may pass it on, index it and ask for its identity. `==` with a number, and all that needs its contents,
     raises TypeError; `==` with tensors, None, strings and other objects compares identity. Its truth is True, as of any
@@ -69,11 +78,8 @@ class Opaque(NKIObject):
         """Only for what there is not: what NumPy and torch have as methods, and misspelt names."""
         if name.startswith("_"):
             raise AttributeError(name)
-        near = difflib.get_close_matches(name, VIEWS, 1)
-        remedy = METHODS.get(name) or (f"did you mean .{near[0]}?" if near else "")
-        if not remedy and hasattr(sys.modules.get("nki.language"), name):
-            remedy = f"write nl.{name}(...)"
-        raise AttributeError(refusal("NkiTensor", f".{name}", f"its views ({', '.join(VIEWS)}) and properties", remedy))
+        allowed = f"its views ({', '.join(VIEWS)}) and properties"
+        raise AttributeError(refusal("NkiTensor", f".{name}", allowed, in_place_of_attribute(name)))
 
     def __bool__(self) -> bool:
         what = f"NkiTensor: got the truth (if, while, and, or, not) of {self!r}, which is True whatever it holds"

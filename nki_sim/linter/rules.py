@@ -184,6 +184,7 @@ _TABLE = [
          "select with tensor_copy_predicated, or decide by an argument", GUIDE),
     Rule("operator", BOTH, "Python's {symbol} on a tensor", "write nl.{function}(...), or an instruction of nki.isa",
          "assumed: no page shows a tensor with one"),
+    Rule("attribute", BOTH, "a tensor has no .{attribute}", "{remedy}", "documented: NkiTensor"),
     Rule("traced-once", TRACER, "the body of a device loop changes a Python object, but is traced once",
          "keep the state in a tensor that was allocated before the loop", "documented: fori_loop", _traced_once),
     Rule("grid", BOTH, "[{cores}] where the logical core has {setting} (NCC_EVRF066)",

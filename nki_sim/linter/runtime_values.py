@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from ..opaque import OPERATORS
+from ..opaque import OPERATORS, VIEWS, in_place_of_attribute
+from ..tensor import NkiTensor
 from .findings import Finding
 from .reach import FUNCTIONS, Reached
 from .rules import RULES
@@ -23,7 +24,6 @@ MAKES_REGISTER = frozenset({"nki.isa.scalar_load", "nki.isa.NkiScalar"})
 MAKES_TENSOR = frozenset(
     f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "zeros_like", "empty_like", "load", "copy")
 )
-VIEWS = frozenset({"ap", "reshape", "permute", "slice", "select", "view", "rearrange", "broadcast", "expand_dim"})
 TENSOR_ATTRIBUTES = frozenset({"shape", "dtype", "buffer", "ap", "strides"})
 METHODS = {  # of Python's operators, where they are not called as the class of their node
     ast.Div: "truediv",
@@ -162,6 +162,8 @@ class _Flow:
             elif isinstance(part, ast.comprehension):
                 for test in part.ifs:
                     self.decision(test, "if", known)
+            elif isinstance(part, ast.Attribute) and self.kind(part.value, known) == "tensor":
+                self.attribute(part)
             elif isinstance(part, ast.Slice):
                 for bound in (part.lower, part.upper, part.step):
                     if bound is not None:
@@ -181,6 +183,15 @@ class _Flow:
             symbol, function = OPERATORS[name]
             found = Finding.at(RULES["operator"], self.piece, node, symbol=symbol, function=function)
             self.found.setdefault((operands[0].lineno, operands[0].col_offset), found)
+
+    def attribute(self, node: ast.Attribute) -> None:
+        """Reports what no tensor has: methods of NumPy and torch, and misspelt names."""
+        name = node.attr
+        if name.startswith("_") or hasattr(NkiTensor, name):
+            return
+        remedy = in_place_of_attribute(name) or f"its views are {', '.join(VIEWS)}"
+        found = Finding.at(RULES["attribute"], self.piece, node, attribute=name, remedy=remedy)
+        self.found.setdefault((node.lineno, node.col_offset), found)
 
     def decision(self, test: ast.expr, use: str, known: Known) -> None:
         if isinstance(test, ast.BoolOp):

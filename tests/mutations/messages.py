@@ -30,6 +30,7 @@ ROWS: tuple[Mutation, ...] = (
     # -- the linter
     Mutation(LINT_NAMES, "if len(node.args) > len(parameters):", "if False:", "arguments are not counted", _lint),
     Mutation(LINT_NAMES, "if required and name not in given]", "if False]", "missing arguments go unnoticed", _lint),
+    Mutation(LINT_VALUES, "or hasattr(NkiTensor, name)", "or True", "methods of NumPy go unnoticed", _lint),
     Mutation(LINT_VALUES, "and not is_text and", "and", "printing a tensor is taken for arithmetic", _lint),
     Mutation(LINT_VALUES, "if bound is not None:", "if False:", "slices by a register go unnoticed", _lint),
     Mutation(

@@ -313,6 +313,14 @@ VALUES = [
         body("t = nl.load(x)\nfor i in y:\n    u = x.shape[0] / t.shape[0]"),
         elsewhere=False,
     ),
+    Row(
+        "attribute",
+        "0.7",
+        body("t = nl.load(x)\nu = t.reshape((4, 4)).broadcast_to((8, 4))  # <-"),
+        body("t = nl.load(x)\nu = t.reshape((4, 4)).expand_dim(2).broadcast(2, 4).shape"),
+        elsewhere=False,
+    ),
+    Row("attribute", "0.6", body("t = nl.load(x)\nu = t[0:2].T  # <-"), body("t = y\nu = t.T"), elsewhere=False),
     Row(  # an argument may be None, so its truth asks whether there is a tensor; what it holds is another question
         "tensor-value",
         "0.7",
