@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..memory import Allocation, MemoryRegion
 from ..trace import Access, Record
 from .mechanisms import Mechanisms
 from .placement import Place, overlays, placed
-from .regions import Region, Regions, whole
+from .regions import ByRegion, Region, Regions, whole
 
 if TYPE_CHECKING:
     from ..machine import Core
@@ -32,17 +31,15 @@ class Wait(enum.Enum):
     MEETING = "meeting"  # the cores come to their meetings in the order of the program
 
 
-@dataclass
 class History:
     """The last accesses to one allocation, by region."""
 
-    writers: dict[Region, int] = field(default_factory=dict)
-    readers: dict[Region, dict[object, int]] = field(default_factory=dict)
-    inherited: list[tuple[Region, int]] = field(default_factory=list)  # from those whose space this was
-    disjoint: bool = True  # no two writers share a byte
-    last_writers: dict[Region, list[int]] = field(
-        default_factory=dict
-    )  # of a region that is read, until the next write
+    def __init__(self, nbytes: int) -> None:
+        self.writers: ByRegion[int] = ByRegion(nbytes)
+        self.readers: ByRegion[dict[object, int]] = ByRegion(nbytes)
+        self.inherited: list[tuple[Region, int]] = []  # from those whose space this was
+        self.disjoint = True  # no two writers share a byte
+        self.last_writers: dict[Region, list[int]] = {}  # of a region that is read, until the next write
 
     def write(self, region: Region, step: int) -> Iterable[int]:
         """Steps that a write has to wait for; it becomes the last writer of its region."""
@@ -51,20 +48,17 @@ class History:
         if self.disjoint and region in self.writers:
             waits.append(self.writers[region])
         else:
-            for other in [r for r in self.writers if r.meets(region)]:
+            for other in self.writers.meeting(region):
                 waits.append(self.writers[other])
                 if region.covers(other):
                     del self.writers[other]
                 else:
                     self.disjoint = False
         self.writers[region] = step
-        if self.readers:
-            readers = (region,) if self.readers.keys() == {region} else tuple(self.readers)
-            for other in readers:
-                if other.meets(region):
-                    waits += self.readers[other].values()
-                    if region.covers(other):
-                        del self.readers[other]
+        for other in self.readers.meeting(region):
+            waits += self.readers[other].values()
+            if region.covers(other):
+                del self.readers[other]
         return waits
 
     def take_over(self, region: Region) -> Iterable[int]:
@@ -77,13 +71,15 @@ class History:
 
     def read(self, region: Region, step: int, by: object) -> Iterable[int]:
         """Steps that a read has to wait for; `by` tells apart readers that do not end in order."""
-        self.readers.setdefault(region, {})[by] = step
+        if region not in self.readers:
+            self.readers[region] = {}
+        self.readers[region][by] = step
         writers = self.last_writers.get(region)
         if writers is None:
             if self.disjoint and region in self.writers:
                 writers = [self.writers[region]]
             else:
-                writers = [writer for other, writer in self.writers.items() if other.meets(region)]
+                writers = [self.writers[other] for other in self.writers.meeting(region)]
             self.last_writers[region] = writers
         return writers
 
@@ -177,7 +173,7 @@ class Hazards:
         if history is None:
             if not allocation.region.on_chip and allocation.serial not in self.tracked:
                 return None
-            history = self.histories[key] = History()
+            history = self.histories[key] = History(allocation.row_bytes)
             if allocation.region.on_chip and self.mechanisms.reuse:
                 history.inherited = self._former(allocation)
         return history

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from .. import dtypes
 from ..trace import Access
@@ -37,7 +39,7 @@ class Region(NamedTuple):
 
     def covers(self, other: Region) -> bool:
         """Whether this region certainly includes all of the other."""
-        return (
+        return self == other or (
             not self.stripes
             and self.low <= other.low
             and self.high >= other.high
@@ -60,6 +62,58 @@ class Region(NamedTuple):
             if self.low >= 0 and self.high <= size
             else self._replace(low=max(self.low, 0), high=min(self.high, size))
         )
+
+
+Content = TypeVar("Content")
+FEW, PAGES, WIDE = 32, 256, 8  # regions that are looked through one by one; pages of a tensor; of a wide region
+
+
+class ByRegion(dict[Region, Content]):
+    """A dict by region that finds those that meet another one, among many by the pages of the tensor they lie in."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__()
+        self.page = max(1024, nbytes // PAGES)
+        self._near: defaultdict[int, dict[Region, None]] | None = None  # page: regions, from FEW regions on
+        self._wide: dict[Region, None] = {}  # those of many pages
+
+    def __setitem__(self, region: Region, content: Content) -> None:
+        if self._near is not None and region not in self:
+            self._enter(self._near, region)
+        super().__setitem__(region, content)
+
+    def __delitem__(self, region: Region) -> None:
+        super().__delitem__(region)
+        if self._near is not None:
+            self._wide.pop(region, None)
+            for page in self._pages(region) or ():
+                self._near[page].pop(region, None)
+
+    def meeting(self, region: Region) -> list[Region]:
+        """The regions that meet this one."""
+        return [other for other in self._candidates(region) if other.meets(region)]
+
+    def _candidates(self, region: Region) -> Iterable[Region]:
+        if len(self) <= FEW or (pages := self._pages(region)) is None:
+            return self
+        if self._near is None:
+            self._near = defaultdict(dict)
+            for known in self:
+                self._enter(self._near, known)
+        near = {other: None for page in pages for other in self._near.get(page, ())}
+        return near | self._wide
+
+    def _pages(self, region: Region) -> range | None:
+        """The pages of a region; None if they are many."""
+        pages = range(region.low // self.page, (region.high - 1) // self.page + 1)
+        return pages if len(pages) <= WIDE else None
+
+    def _enter(self, near: defaultdict[int, dict[Region, None]], region: Region) -> None:
+        pages = self._pages(region)
+        if pages is None:
+            self._wide[region] = None
+        for page in pages or ():
+            near[page][region] = None
 
 
 class Regions:

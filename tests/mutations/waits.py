@@ -5,9 +5,13 @@ from __future__ import annotations
 from .mutation import Mutation
 
 HAZARDS, TASKS, SCHEDULE = (f"nki_sim/timing/{name}.py" for name in ("hazards", "tasks", "schedule"))
+REGIONS = "nki_sim/timing/regions.py"
+_regions = ("tests/timing/test_regions.py",)
 _waits = ("tests/timing/test_waits.py",)
 
 ROWS: tuple[Mutation, ...] = (
+    Mutation(REGIONS, "return self == other or (", "return (", "stripes never cover themselves", _waits),
+    Mutation(REGIONS, "return near | self._wide", "return near", "wide regions are not found among many", _regions),
     Mutation(HAZARDS, "and record.engine in ENDING_IN_ORDER else step", "else step", "a DMA forgets readers", _waits),
     Mutation(
         HAZARDS, "found.setdefault(other, Wait.ORDER)", "found[other] = Wait.ORDER", "edges shorten waits", _waits

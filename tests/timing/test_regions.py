@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from nki_sim.memory import Allocation, MemoryRegion, Storage
 from nki_sim.tensor import NkiTensor
-from nki_sim.timing.regions import Region, Stripe, region_of
+from nki_sim.timing.regions import FEW, ByRegion, Region, Stripe, region_of
 
 
 def tensor(shape: tuple[int, ...], region: MemoryRegion, dtype: str = "float32") -> NkiTensor:
@@ -62,3 +64,29 @@ def test_another_origin_keeps_the_stripes_in_step() -> None:
     assert region.moved(24) == Region(0, 1, 32, 124, (Stripe(24, 8, 16),))
     assert region.moved(4) == Region(0, 1, 12, 104, (Stripe(24, 12, 20),))
     assert region.moved(12).stripes == (), "a stripe that wraps around is dropped"
+
+
+def test_a_region_covers_itself_whatever_its_stripes() -> None:
+    column = region_of(tensor((8, 6), HBM)[:, 0:3].access())
+    assert column.stripes
+    assert column.covers(column)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_those_that_meet_are_found_among_many(seed: int) -> None:
+    """Regions of rows, of columns and of blocks come and go; the pages change nothing about what is found."""
+    draw, x = random.Random(seed), tensor((1024, 1024), HBM)
+    known: ByRegion[int] = ByRegion(x.storage.allocation.row_bytes)
+
+    def some() -> Region:
+        row, column = draw.randrange(0, 1024, 8), draw.randrange(0, 1024, 64)
+        views = x[row : row + 8], x[:, column : column + 64], x[row : row + 8, column : column + 64], x[row:]
+        return region_of(draw.choices(views, (4, 1, 8, 0.2))[0].access())
+
+    for step in range(8 * FEW):
+        region = some()
+        assert set(known.meeting(region)) == {other for other in known if other.meets(region)}
+        known[region] = step
+        if draw.random() < 0.3:
+            del known[draw.choice(list(known))]
+    assert len(known) > 2 * FEW

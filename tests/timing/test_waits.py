@@ -86,6 +86,19 @@ def test_iterations_of_a_device_loop_follow_each_other_on_every_engine(order: st
         assert max(waiting[turn].start, sets[turn].start) < min(s.start for s in later)
 
 
+@ORDERS
+def test_rewriting_a_strided_part_settles_all_that_went_before(order: str) -> None:
+    @nki.jit
+    def kernel(count):
+        a, b = tile(64), tile(64)
+        nisa.memset(a, 0.0, engine=VECTOR)
+        for _ in range(count):
+            nisa.tensor_copy(dst=b[:, 0:64:2], src=a[:, 0:64:2], engine=VECTOR)
+            nisa.tensor_copy(dst=a[:, 0:64:2], src=b[:, 0:64:2], engine=GPSIMD)
+
+    assert max(len(s.task.waits) for s in run(kernel, 20, order=order).timeline.spans) <= 4
+
+
 @nki.jit
 def early_and_late(x, work):
     """Core 1 comes late to a barrier on GpSimd; behind it there is more for GpSimd, and loads that it triggers."""
