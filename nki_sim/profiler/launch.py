@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from ..debugging import from_the_kernels_line
@@ -51,17 +53,30 @@ def profile(
         allowed = "a kernel, and then its arguments; decorate it with @nki.jit"
         raise TypeError(f"profile: got {name}, which is no kernel; allowed: {allowed}")
     options: dict[str, Any] = {"trip_counts": trip_counts, "overflow_warns": capacity == "warn"}
-    try:
-        arguments = kernel.bound(args, kwargs)
-        if grid is not None:
-            kernel = kernel[grid]
-        machine, outputs = launch(kernel, arguments, kernel.cores, generation(target), execute, **options)
-    except Exception as error:
-        from_the_kernels_line(error)
-        raise
-    constants = TIMING[machine.target.name]
-    timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)
+    with _no_collection():
+        try:
+            arguments = kernel.bound(args, kwargs)
+            if grid is not None:
+                kernel = kernel[grid]
+            machine, outputs = launch(kernel, arguments, kernel.cores, generation(target), execute, **options)
+        except Exception as error:
+            from_the_kernels_line(error)
+            raise
+        constants = TIMING[machine.target.name]
+        timeline = schedule(machine, constants, mechanisms, dge or DEFAULT_MODE, order)
     return Profile(kernel.name, machine, timeline, constants, order, execute, outputs if execute else None)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Records and tasks live to the end: the garbage collector would walk them again and again, and find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _one_of(name: str, given: object, allowed: tuple[object, ...]) -> None:

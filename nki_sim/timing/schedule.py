@@ -41,11 +41,10 @@ def schedule(
     order: Order = DEFAULT_ORDER,
 ) -> Timeline:
     """The timeline of a launch. `dge` stands in for dge_mode.unknown: "swdge", "hwdge" or "none"."""
-    in_order = tasks_of(launch, constants, mechanisms, dge, ordered=True)
-    program = Scheduler(in_order, len(launch.cores), constants, mechanisms, 1).run()
+    tasks = tasks_of(launch, constants, mechanisms, dge, ordered=order == "program")
+    program = Scheduler(tasks, len(launch.cores), constants, mechanisms, 1).run()
     if order == "program":
         return program
-    tasks = tasks_of(launch, constants, mechanisms, dge, ordered=False)
     listed = Scheduler(tasks, len(launch.cores), constants, mechanisms, WINDOW).run()
     return listed if listed.latency <= program.latency else program
 

@@ -364,6 +364,35 @@ def test_leaving_the_arithmetic_out_is_five_times_faster() -> None:
     assert len(latencies) == 1
 
 
+@pytest.mark.parametrize("operation", ["attention", "mlp", "layer_norm"])
+def test_list_order_knows_what_program_order_takes(operation: str) -> None:
+    """One set of tasks serves both: what in-order queues make redundant to wait for changes no time."""
+    from nki_sim.timing import ALL_ON, TIMING
+    from nki_sim.timing.schedule import Scheduler
+    from nki_sim.timing.tasks import tasks_of
+    from vit_neuron_tools.operations import OPERATIONS
+
+    for grid in (1, 2):
+        profile = OPERATIONS[operation].profile(execute=False, grid=grid, order="program")
+        tasks = tasks_of(profile.machine, TIMING["trn2"], ALL_ON, "swdge", ordered=False)
+        again = Scheduler(tasks, grid, TIMING["trn2"], ALL_ON, 1).run()
+        assert again.latency == profile.timeline.latency
+
+
+def test_the_garbage_collector_is_as_it_was() -> None:
+    import gc
+
+    assert gc.isenabled()
+    run(micro.load_use_store, X)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        run(micro.load_use_store, X)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_a_grid_is_an_integer_as_in_brackets() -> None:
     assert run(micro.load_use_store, X, grid=2).cores == run(micro.load_use_store, X, grid=(2,)).cores == 2
     assert run(micro.load_use_store[2], X).cores == 2
