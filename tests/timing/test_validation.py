@@ -8,11 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.validation.cases import BFLOAT16, CASES, HELD_OUT, Case
-from bench.validation.matmul import matmul_blocked, matmul_loads_inside
-from bench.validation.matmul_2048 import matmul_resident, matmul_transposing, matmul_two_blocks
-from bench.validation.streaming import transpose, vector_add
-from bench.validation.token_mlp import token_mlp
+import nki_sim
+
+nki_sim.install()
+
+from bench.validation.cases import BFLOAT16, CASES, HELD_OUT, Case  # noqa: E402
+from bench.validation.matmul import matmul_blocked, matmul_loads_inside  # noqa: E402
+from bench.validation.matmul_2048 import matmul_resident, matmul_transposing, matmul_two_blocks  # noqa: E402
+from bench.validation.streaming import transpose, vector_add  # noqa: E402
+from bench.validation.token_mlp import token_mlp  # noqa: E402
 
 LONG = ("T1", "T2")
 
