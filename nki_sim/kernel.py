@@ -12,10 +12,10 @@ import numpy as np
 from . import frameworks
 from .compiler import Options
 from .debugging import Debugging, from_the_kernels_line
+from .edges import Edges, edges_of
 from .errors import refusal, where
 from .launch import launch
 from .machine import running
-from .schedule import Edges, edges_of
 
 
 class Kernel:

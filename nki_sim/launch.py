@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import frameworks, observers, schedule
+from . import edges, frameworks, observers
 from .arguments import Inputs, returned_arrays
 from .blas import one_blas_thread
 from .debugging import at_the_kernels_line
@@ -85,7 +85,7 @@ def launch(
     with np.errstate(all="ignore"), one_blas_thread:
         returned = _run_cores(kernel, machine, inputs, converted)
     _check_trips_used(kernel, machine)
-    schedule.order(machine, kernel.schedule)
+    edges.order(machine, kernel.schedule)
     for core in machine.cores:
         core.sbuf.check()
         core.psum.check()

@@ -15,7 +15,7 @@ ELEMENTWISE, UNARY, ROUNDING, REDUCTIONS, COMPOSITE, FILLED, MOVEMENT, LOOPS, GR
     + ("control", "tiles_like")
 )
 ISA_REGISTERS, COMPILER = "nki_sim/isa/registers.py", "nki_sim/compiler.py"
-CHECKING, CONTENTS, VALUES, SCHEDULE = (f"nki_sim/{name}.py" for name in ("checking", "contents", "values", "schedule"))
+CHECKING, CONTENTS, VALUES, EDGES = (f"nki_sim/{name}.py" for name in ("checking", "contents", "values", "edges"))
 
 _views, _functions, _tensors = conformance("views"), conformance("language_functions"), conformance("language_tensors")
 _registers, _loops, _versions = conformance("registers"), conformance("loops"), conformance("versions")
@@ -103,8 +103,8 @@ ROWS: tuple[Mutation, ...] = (
     Mutation(CONTENTS, "memory.strides[1] == 0 and memory.shape[1] > 1", "False", "sums of one element", _views),
     Mutation(CHECKING, "if extent > LONGEST_DIM or", "if False or", "a dim longer than 16 bits", _views),
     # -- edges between instructions
-    Mutation(SCHEDULE, "if place < position:", "if place > position:", "edges turn around", _schedule),
-    Mutation(SCHEDULE, "if name == start:", "if False:", "an instruction waits for itself", _schedule),
+    Mutation(EDGES, "if place < position:", "if place > position:", "edges turn around", _schedule),
+    Mutation(EDGES, "if name == start:", "if False:", "an instruction waits for itself", _schedule),
     Mutation(
         KERNEL,
         "made.debugging.changed(changes), made.schedule)",
